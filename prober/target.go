@@ -1,0 +1,75 @@
+package prober
+
+import (
+	"net/url"
+	"time"
+
+	promconfig "github.com/prometheus/common/config"
+)
+
+// API is the OpenAI-compatible endpoint that a workload uses.
+type API string
+
+// The endpoints a probe can use.
+const (
+	Chat        API = "chat"        // POST /v1/chat/completions
+	Completions API = "completions" // POST /v1/completions
+)
+
+// Arrival is the process by which probes become due.
+type Arrival string
+
+// The arrival processes.
+const (
+	Constant Arrival = "constant" // every interval, at a fixed phase
+	Poisson  Arrival = "poisson"  // exponential gaps whose mean is the interval
+)
+
+// IPFamily restricts which addresses of a host name are dialled.
+type IPFamily string
+
+// The address families; AnyFamily tries both (RFC 8305, "happy eyeballs").
+const (
+	AnyFamily IPFamily = "any"
+	IPv4      IPFamily = "ipv4"
+	IPv6      IPFamily = "ipv6"
+)
+
+// Workload is the fixed shape of a request. Two requests of one workload differ only in the words of
+// their prompt, their cache salt and their request id, so that their latencies can be compared for months.
+type Workload struct {
+	Name         string
+	API          API
+	PromptTokens int // by the server's own count, chat template included
+	OutputTokens int // sent as both the minimum and the maximum
+	Seed         int64
+	Temperature  float64
+
+	// MaxTokensField is the name of the field that limits the answer: max_tokens or max_completion_tokens.
+	MaxTokensField string
+	// DropFields names fields that this workload's requests leave out, for servers that refuse them.
+	DropFields []string
+	// ExtraBody is merged into the request; it sets no field that the prober owns (see OwnedFields).
+	ExtraBody map[string]any
+}
+
+// Plan is a workload as one target runs it: when probes are due and how long one may take.
+type Plan struct {
+	Workload
+	Interval     time.Duration
+	Arrival      Arrival
+	Timeout      time.Duration // of a whole probe, connecting included
+	StallTimeout time.Duration // without a token event, once the first has come
+	MaxInFlight  int           // at this many, a due probe is missed
+}
+
+// Target is one server and all that is asked of it.
+type Target struct {
+	Name     string
+	URL      *url.URL // base, without /v1 and without user information
+	Model    string   // empty: the first that /v1/models lists
+	Plans    []Plan
+	Warmup   int // successful probes that measure nothing, at the start and after a restart
+	IPFamily IPFamily
+	HTTP     promconfig.HTTPClientConfig
+}

@@ -1,0 +1,232 @@
+package prober
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+const (
+	// maxEventBytes bounds one event, and with it the reader's memory. Public reports show data lines of a
+	// few megabytes from healthy servers (tool calls, log probabilities); nothing healthy comes near 8 MiB.
+	maxEventBytes = 8 << 20
+	// maxStreamBytes bounds a whole answer. 8,192 tokens of 400 bytes each are 3 MiB.
+	maxStreamBytes = 64 << 20
+	// readBufferBytes holds sixteen ordinary events. net/http's own buffer has the same size, so a larger
+	// one would not be filled.
+	readBufferBytes = 4 << 10
+)
+
+// errTooLarge: the event or the whole stream exceeds its bound.
+var errTooLarge = errors.New("too large")
+
+// sseEvent is one server-sent event. Its fields are valid until the next call of next.
+type sseEvent struct {
+	name []byte // the event field, empty for most servers
+	data []byte // the data lines, joined with LF
+}
+
+// sseReader splits a stream into events as the HTML standard, section "Server-sent events", defines them:
+// lines end with CR, LF or CRLF, an empty line ends an event, lines that begin with a colon are comments.
+// An event is returned as soon as the first byte of its last line end is there: a CR is not held back to see
+// whether an LF follows. It allocates nothing for an event whose data is on one line.
+type sseReader struct {
+	src      io.Reader
+	buf      []byte
+	begin    int // start of what must be kept: the data line of the unfinished event, or the unfinished line
+	line     int // start of the unfinished line
+	lineStop int // end of the last complete line, its line end excluded
+	scan     int // up to here the unfinished line has no line end
+	end      int // end of what was read
+	total    int64
+
+	started bool // the place where a byte order mark may stand has passed
+	skipLF  bool // the last line ended with CR: an LF now belongs to it
+
+	hasData          bool
+	dataAt, dataStop int    // the data in buf, while there is one data line
+	joined           []byte // the data, from the second data line on
+	isJoined         bool
+	name             []byte
+}
+
+func newSSEReader(src io.Reader) *sseReader {
+	return &sseReader{src: src, buf: make([]byte, readBufferBytes)}
+}
+
+// next returns the next event that has data or a name. The error is io.EOF at a clean end of the stream (an
+// unfinished event is dropped, as the standard says), wraps errTooLarge, or is that of the source.
+func (s *sseReader) next() (sseEvent, error) {
+	s.forget()
+	for {
+		line, ok := s.nextLine()
+		if !ok {
+			if err := s.fill(); err != nil {
+				return sseEvent{}, err
+			}
+			continue
+		}
+		if len(line) == 0 {
+			if s.hasData || len(s.name) > 0 {
+				return s.event(), nil
+			}
+			s.begin = s.line
+			continue
+		}
+		if err := s.field(line); err != nil {
+			return sseEvent{}, err
+		}
+		if !s.hasData || s.isJoined {
+			s.begin = s.line
+		}
+	}
+}
+
+// forget drops the event that was returned last.
+func (s *sseReader) forget() {
+	s.hasData, s.isJoined = false, false
+	s.name = s.name[:0]
+	s.begin = s.line
+}
+
+func (s *sseReader) event() sseEvent {
+	e := sseEvent{name: s.name}
+	switch {
+	case s.isJoined:
+		e.data = s.joined
+	case s.hasData:
+		e.data = s.buf[s.dataAt:s.dataStop]
+	}
+	return e
+}
+
+// nextLine returns the next complete line without its end.
+func (s *sseReader) nextLine() (line []byte, ok bool) {
+	if s.skipLF && s.line < s.end {
+		if s.buf[s.line] == '\n' {
+			s.line++
+			s.scan = s.line
+			if !s.hasData {
+				s.begin = s.line
+			}
+		}
+		s.skipLF = false
+	}
+	if !s.started && !s.passBOM() {
+		return nil, false
+	}
+	window := s.buf[s.scan:s.end]
+	stop := bytes.IndexByte(window, '\n')
+	if stop >= 0 {
+		window = window[:stop]
+	}
+	if cr := bytes.IndexByte(window, '\r'); cr >= 0 {
+		stop, s.skipLF = cr, true
+	}
+	if stop < 0 {
+		s.scan = s.end
+		return nil, false
+	}
+	s.lineStop = s.scan + stop
+	line = s.buf[s.line:s.lineStop]
+	s.line = s.lineStop + 1
+	s.scan = s.line
+	return line, true
+}
+
+// passBOM skips a byte order mark at the start. It reports false while too little is there to tell.
+func (s *sseReader) passBOM() bool {
+	const bom = "\xEF\xBB\xBF"
+	head := s.buf[s.line:min(s.end, s.line+len(bom))]
+	if len(head) < len(bom) && string(head) == bom[:len(head)] {
+		return false
+	}
+	if string(head) == bom {
+		s.line += len(bom)
+		s.scan, s.begin = s.line, s.line
+	}
+	s.started = true
+	return true
+}
+
+// field takes one line of an event.
+func (s *sseReader) field(line []byte) error {
+	name, value, _ := bytes.Cut(line, []byte{':'})
+	if len(value) > 0 && value[0] == ' ' {
+		value = value[1:] // exactly one space belongs to the separator
+	}
+	switch string(name) {
+	case "data":
+		return s.addData(value, s.lineStop)
+	case "event":
+		s.name = append(s.name[:0], value...)
+	}
+	return nil // comments (empty name), id, retry and whatever else
+}
+
+// addData takes the value of a data line that ends at stop in the buffer.
+func (s *sseReader) addData(value []byte, stop int) error {
+	if !s.hasData {
+		s.hasData = true
+		s.dataAt, s.dataStop = stop-len(value), stop
+		return nil
+	}
+	if !s.isJoined {
+		s.joined = append(s.joined[:0], s.buf[s.dataAt:s.dataStop]...)
+		s.isJoined = true
+	}
+	s.joined = append(s.joined, '\n')
+	s.joined = append(s.joined, value...)
+	if len(s.joined) > maxEventBytes {
+		return fmt.Errorf("%w: event exceeds %d bytes", errTooLarge, maxEventBytes)
+	}
+	return nil
+}
+
+// fill reads once more from the source.
+func (s *sseReader) fill() error {
+	if s.total > maxStreamBytes {
+		return fmt.Errorf("%w: stream exceeds %d bytes", errTooLarge, maxStreamBytes)
+	}
+	if s.end-s.begin > maxEventBytes {
+		return fmt.Errorf("%w: event exceeds %d bytes", errTooLarge, maxEventBytes)
+	}
+	s.makeRoom()
+	for range 100 { // a reader may return nothing without an error, but not for ever
+		n, err := s.src.Read(s.buf[s.end:])
+		s.end += n
+		s.total += int64(n)
+		if n > 0 {
+			return nil // an error that came along comes again
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return io.ErrNoProgress
+}
+
+// makeRoom makes the buffer's tail free: by starting over when all was used, by moving what must be kept to the
+// front, or by doubling the buffer when all of it must be kept.
+func (s *sseReader) makeRoom() {
+	switch {
+	case s.begin == s.end:
+		s.shift(s.buf)
+	case s.end < len(s.buf):
+	case s.begin > 0:
+		s.shift(s.buf)
+	default:
+		s.shift(make([]byte, 2*len(s.buf)))
+	}
+}
+
+// shift copies what must be kept to the front of a buffer, which becomes the reader's.
+func (s *sseReader) shift(to []byte) {
+	copy(to, s.buf[s.begin:s.end])
+	s.buf = to
+	for _, offset := range []*int{&s.dataAt, &s.dataStop, &s.line, &s.lineStop, &s.scan, &s.end} {
+		*offset -= s.begin
+	}
+	s.begin = 0
+}

@@ -1,0 +1,218 @@
+package collector
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// inFlight holds the probes of one workload that have started and not ended, and the verdicts on them. Warm-up
+// probes are among them: a server may hang in its warm-up too.
+type inFlight struct {
+	count, oldest, silence *prometheus.Desc
+
+	mu      sync.Mutex // protects all that follows, and every flight
+	slos    *sloMetrics
+	flights map[*prober.Probe]*flight
+}
+
+// flight is a probe on its way.
+type flight struct {
+	probe    *prober.Probe
+	counted  time.Time // TTFT and duration count from here: the start, then the moment the request was sent
+	last     time.Time // the last token event; the start if none came
+	events   int       // token events so far
+	tiny     int       // gaps so far that only a buffer makes
+	verdicts []*verdict
+
+	// timer judges the verdict that is next at its deadline plus grace; armed is that deadline.
+	timer *time.Timer
+	armed time.Time // zero if the timer is not running
+}
+
+func newInFlight(set *metricSet, slos *sloMetrics) *inFlight {
+	l := &inFlight{
+		count:   set.desc("llm_probe_in_flight", "Probes that have started and not ended, warm-up included."),
+		oldest:  set.desc("llm_probe_oldest_in_flight_seconds", "Age of the oldest probe in flight; 0 if there is none."),
+		silence: set.desc("llm_probe_silence_seconds", "How long the probe in flight that waits longest has been waiting for its next token; 0 if there is none."),
+		slos:    slos,
+		flights: make(map[*prober.Probe]*flight),
+	}
+	set.add(l)
+	return l
+}
+
+// Describe implements [prometheus.Collector].
+func (l *inFlight) Describe(ch chan<- *prometheus.Desc) {
+	ch <- l.count
+	ch <- l.oldest
+	ch <- l.silence
+}
+
+// Collect implements [prometheus.Collector]. Ages are those of this moment, so that a hang shows at the next
+// scrape although nothing happens.
+func (l *inFlight) Collect(ch chan<- prometheus.Metric) {
+	count, oldest, silence := l.ages(time.Now())
+	ch <- prometheus.MustNewConstMetric(l.count, prometheus.GaugeValue, float64(count))
+	ch <- prometheus.MustNewConstMetric(l.oldest, prometheus.GaugeValue, oldest.Seconds())
+	ch <- prometheus.MustNewConstMetric(l.silence, prometheus.GaugeValue, silence.Seconds())
+}
+
+func (l *inFlight) ages(now time.Time) (count int, oldest, silence time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.flights {
+		oldest = max(oldest, now.Sub(f.probe.Started))
+		silence = max(silence, now.Sub(f.last))
+	}
+	return len(l.flights), oldest, silence
+}
+
+func (l *inFlight) setSLOs(slos []SLO) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slos.replace(slos)
+}
+
+func (l *inFlight) started(p *prober.Probe) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := &flight{probe: p, counted: p.Started, last: p.Started}
+	for _, s := range l.slos.current {
+		f.verdicts = append(f.verdicts, &verdict{slo: s})
+	}
+	l.flights[p] = f
+	l.arm(f)
+}
+
+func (l *inFlight) sent(p *prober.Probe, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f := l.flights[p]; f != nil {
+		f.expire(at)
+		f.counted = at
+		l.arm(f)
+	}
+}
+
+func (l *inFlight) token(p *prober.Probe, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f := l.flights[p]; f != nil {
+		f.expire(at)
+		f.token(at)
+		l.arm(f)
+	}
+}
+
+func (l *inFlight) ended(r *prober.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.flights[r.Probe]
+	if f == nil {
+		return
+	}
+	delete(l.flights, r.Probe)
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	for _, v := range f.verdicts {
+		v.end(r)
+	}
+}
+
+// due is called when the time of a verdict has come.
+func (l *inFlight) due(f *flight) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.flights[f.probe] != f {
+		return // it ended while the timer fired
+	}
+	// The verdict whose deadline is exactly the grace ago is due: it is before this moment.
+	f.expire(time.Now().Add(time.Nanosecond - grace))
+	f.armed = time.Time{}
+	l.arm(f)
+}
+
+// arm sets the timer of a flight to the verdict that is next.
+func (l *inFlight) arm(f *flight) {
+	next := f.nextDeadline()
+	switch {
+	case next.Equal(f.armed): // as most token events leave it
+		return
+	case next.IsZero():
+		f.timer.Stop()
+	case f.timer == nil:
+		f.timer = time.AfterFunc(time.Until(next)+grace, func() { l.due(f) })
+	default:
+		f.timer.Reset(time.Until(next) + grace)
+	}
+	f.armed = next
+}
+
+// undecided calls do with each verdict that may still be given while the probe is in flight. There is none for a
+// warm-up probe: were it slow and then successful, it would have been measured. If it fails, its end tells.
+func (f *flight) undecided(do func(v *verdict, deadline time.Time)) {
+	if f.probe.Warmup {
+		return
+	}
+	for _, v := range f.verdicts {
+		if deadline, ok := v.deadline(f); ok && !v.given {
+			do(v, deadline)
+		}
+	}
+}
+
+// nextDeadline is the earliest deadline, zero if there is none.
+func (f *flight) nextDeadline() (next time.Time) {
+	f.undecided(func(_ *verdict, deadline time.Time) {
+		if next.IsZero() || deadline.Before(next) {
+			next = deadline
+		}
+	})
+	return next
+}
+
+// expire finds the probe bad for every SLO whose deadline lies before a moment up to which all is known.
+func (f *flight) expire(moment time.Time) {
+	f.undecided(func(v *verdict, deadline time.Time) {
+		if deadline.Before(moment) {
+			v.give(true)
+		}
+	})
+}
+
+// token takes in a token event.
+func (f *flight) token(at time.Time) {
+	if f.events > 0 {
+		gap := at.Sub(f.last)
+		if gap < tinyGap {
+			f.tiny++
+		}
+		for _, v := range f.verdicts {
+			if gap > v.Threshold {
+				v.over++
+			}
+		}
+	}
+	f.events++
+	f.last = at
+}
+
+// gapIsOpen tells whether, by the plan, another token event follows the last one.
+func (f *flight) gapIsOpen() bool { return f.events > 0 && f.events < f.probe.Workload.OutputTokens }
+
+// What makes a stream look coalesced (docs/definitions.md): at least 8 gaps, over half of them under 0.1 ms.
+const (
+	tinyGap          = 100 * time.Microsecond
+	coalescedMinGaps = 8
+)
+
+// coalesced tells whether a proxy seems to buffer the stream so far; then no gap is judged before the end.
+func (f *flight) coalesced() bool {
+	gaps := f.events - 1
+	return gaps >= coalescedMinGaps && 2*f.tiny > gaps
+}

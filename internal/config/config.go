@@ -1,0 +1,148 @@
+// Package config turns the YAML of llm_prober into one validated value.
+//
+// Everything in a [Config] is effective: defaults are filled in, a target's overrides are applied, and each
+// target carries the plans that it runs. What cannot be run is refused, all problems at once, each with its
+// line (see [Errors]). The reference is docs/configuration.md.
+package config
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	promconfig "github.com/prometheus/common/config"
+)
+
+// Config is a whole validated configuration. It is not changed after [Parse]; a reload makes a new one.
+type Config struct {
+	Global    Global
+	Workloads []*Workload
+	Targets   []*Target
+	SLOs      []SLO
+
+	// doubts are the warnings found while parsing, with their lines.
+	doubts []Problem
+}
+
+// Global holds what every target inherits.
+type Global struct {
+	Interval      time.Duration
+	Timeout       time.Duration
+	StallTimeout  time.Duration
+	Warmup        int
+	RelayInterval time.Duration
+}
+
+// Workload is the fixed shape of a request.
+type Workload struct {
+	Name           string
+	API            string // chat or completions
+	PromptTokens   int
+	OutputTokens   int
+	Arrival        string // constant or poisson
+	Seed           int64
+	Temperature    float64
+	MaxInFlight    int // 0: each plan derives its own from timeout and interval
+	MaxTokensField string
+	DropFields     []string
+	ExtraBody      map[string]any // JSON values: nil, bool, int64, uint64, float64, string, []any, map[string]any
+}
+
+// Target is one server and all that is asked of it. Two targets are unchanged by a reload if
+// reflect.DeepEqual says so: it holds plain values only.
+type Target struct {
+	Name  string
+	URL   *url.URL // lower-case scheme and host; no user information, no /v1, no trailing slash, no query
+	Model string   // empty: the first that /v1/models lists
+	Plans []Plan
+
+	Warmup        int           // successful probes that measure nothing
+	RelayInterval time.Duration // between two reads of MetricsURL
+	MetricsURL    string        // empty: the relay is off
+	HealthURL     string        // empty: not asked
+	Engine        string        // auto, vllm, sglang or llamacpp
+	Labels        map[string]string
+	IPFamily      string // any, ipv4 or ipv6
+
+	// HTTPClientConfig has absolute file paths, or paths relative to the working folder if the name of
+	// the configuration file was; user information of the URL has become its basic_auth.
+	HTTPClientConfig promconfig.HTTPClientConfig
+}
+
+// Plan is a workload as one target runs it.
+type Plan struct {
+	Workload     *Workload
+	Interval     time.Duration
+	Timeout      time.Duration
+	StallTimeout time.Duration
+	Arrival      string
+	MaxInFlight  int
+}
+
+// SLO is one objective over the probes of some targets and workloads.
+type SLO struct {
+	Name      string
+	Indicator string        // ttft, itl_p95, itl_max, duration or success
+	Threshold time.Duration // 0 for success, which has none
+	Objective float64       // the ratio of good events that is promised, between 0 and 1
+	Targets   []string      // empty: all
+	Workloads []string      // empty: all
+}
+
+// Covers reports whether probes of workload at target give this SLO events.
+func (s SLO) Covers(target, workload string) bool {
+	return among(s.Targets, target) && among(s.Workloads, workload)
+}
+
+// among reports whether name is in names, where an empty list stands for all.
+func among(names []string, name string) bool {
+	return len(names) == 0 || slices.Contains(names, name)
+}
+
+// maxFile bounds a configuration file in bytes; a thousand targets take about 0.3 MB.
+const maxFile = 16 << 20
+
+// Load reads and parses the file at path. The error is the operating system's, wrapped and with the path,
+// if the file cannot be read, and [Errors] if its content is wrong.
+func Load(path string) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("reading the configuration: %s is larger than %d MiB", path, maxFile>>20)
+	}
+	return Parse(path, data)
+}
+
+// Parse makes a configuration from data, the content of the file called filename; file names inside it are
+// relative to that file's folder. The error is of type [Errors]. Parse itself touches no file.
+func Parse(filename string, data []byte) (*Config, error) {
+	d := &decoder{file: filename}
+	var raw rawConfig
+	if root := d.document(data); root != nil {
+		walk(d, "", root, configFields(), &raw)
+	}
+	return d.finish(raw)
+}
+
+// finish makes the effective configuration, unless there are problems.
+func (d *decoder) finish(raw rawConfig) (*Config, error) {
+	var c *Config
+	if !d.unreadable {
+		c = d.resolve(raw)
+	}
+	if len(d.problems) > 0 {
+		return nil, d.problems.sorted()
+	}
+	c.doubts = d.doubts.sorted()
+	return c, nil
+}

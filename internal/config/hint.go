@@ -1,0 +1,115 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/common/model"
+)
+
+// keyHint helps with an unknown key: a key spelled nearly so, or the section that a right key belongs to.
+func keyHint(key string, allowed []string) string {
+	if hint := nearHint(key, allowed); hint != "" {
+		return hint
+	}
+	var homes []string
+	for _, s := range sections() {
+		for _, k := range s.keys {
+			if k.key == key {
+				homes = append(homes, s.name)
+			}
+		}
+	}
+	if homes != nil {
+		return "it belongs to " + strings.Join(homes, " or ")
+	}
+	return foreignKeys()[key]
+}
+
+// foreignKeys returns what to write for keys that other tools have.
+func foreignKeys() map[string]string {
+	return map[string]string{
+		"api_key":         "write http_client_config: {authorization: {credentials_file: FILE}}",
+		"api_key_file":    "write http_client_config: {authorization: {credentials_file: FILE}}",
+		"token":           "write http_client_config: {authorization: {credentials_file: FILE}}",
+		"headers":         "write http_client_config: {http_headers: {NAME: {values: [VALUE]}}}",
+		"max_tokens":      "write output_tokens",
+		"scrape_interval": "write interval",
+		"scrape_timeout":  "write timeout",
+	}
+}
+
+// nearHint proposes the allowed word that is nearest to word, if one is near enough to be meant.
+func nearHint(word string, allowed []string) string {
+	best, least := "", max(1, utf8.RuneCountInString(word)/3)+1
+	for _, a := range allowed {
+		if n := distance(fold(word), fold(a)); n < least {
+			best, least = a, n
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %q?", clip(best))
+}
+
+// fold makes words equal that differ only in case or in the separator.
+func fold(s string) string {
+	return strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(s))
+}
+
+// distance is the number of letters to insert, delete, replace or swap with a neighbour to make b from a
+// (optimal string alignment). Words too long to be anybody's typing error are infinitely far.
+func distance(a, b string) int {
+	s, t := []rune(a), []rune(b)
+	if len(s) > maxName || len(t) > maxName {
+		return maxName
+	}
+	var older, old []int
+	row := make([]int, len(t)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(s); i++ {
+		older, old, row = old, row, make([]int, len(t)+1)
+		row[0] = i
+		for j := 1; j <= len(t); j++ {
+			cost := 1
+			if s[i-1] == t[j-1] {
+				cost = 0
+			}
+			row[j] = min(old[j]+1, row[j-1]+1, old[j-1]+cost)
+			if i > 1 && j > 1 && s[i-1] == t[j-2] && s[i-2] == t[j-1] {
+				row[j] = min(row[j], older[j-2]+1)
+			}
+		}
+	}
+	return row[len(t)]
+}
+
+// durationHint says how to write the duration that text seems to mean.
+func durationHint(text string) string {
+	text = strings.ReplaceAll(strings.TrimSpace(text), " ", "")
+	if strings.Trim(text, "0123456789") == "" && text != "" && len(text) < 10 {
+		return fmt.Sprintf("did you mean \"%ss\"?", text)
+	}
+	if d, err := time.ParseDuration(strings.ToLower(text)); err == nil && d >= time.Millisecond {
+		return fmt.Sprintf("did you mean %q?", model.Duration(d))
+	}
+	return "write 15s, 1m30s or 500ms"
+}
+
+// clip shortens text that is repeated in a message.
+func clip(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}

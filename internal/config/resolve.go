@@ -1,0 +1,306 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	promconfig "github.com/prometheus/common/config"
+	"go.yaml.in/yaml/v3"
+)
+
+// resolve makes the effective configuration of what was written, reporting what does not fit together.
+// After a problem the result is not to be used, but later checks go on with it.
+func (d *decoder) resolve(raw rawConfig) *Config {
+	v := Defaults()
+	base := Global{v.Interval, v.Timeout, v.StallTimeout, v.Warmup, v.RelayInterval}
+	c := &Config{Global: d.pace("global", raw.global, base)}
+	c.Workloads = d.workloads(raw.workloads)
+	c.Targets = d.targets(raw, c)
+	d.unused(raw, c)
+	c.SLOs = d.slos(raw, c)
+	return c
+}
+
+// pace applies what a section sets to what it inherits.
+func (d *decoder) pace(key string, raw rawPace, inherited Global) Global {
+	g := Global{
+		Interval:      raw.interval.or(inherited.Interval),
+		Timeout:       raw.timeout.or(inherited.Timeout),
+		StallTimeout:  raw.stallTimeout.or(inherited.StallTimeout),
+		Warmup:        raw.warmup.or(inherited.Warmup),
+		RelayInterval: raw.relayInterval.or(inherited.RelayInterval),
+	}
+	if at := raw.stallTimeout.at; at != nil && g.StallTimeout >= g.Timeout {
+		d.doubt(at, join(key, "stall_timeout"), "%s never applies: the timeout of %s ends a probe first", short(g.StallTimeout), short(g.Timeout))
+	}
+	if at := raw.interval.at; at != nil && g.Interval < time.Second {
+		d.doubt(at, join(key, "interval"), "%.0f requests an hour for each workload: a prober watches, it does not load", perHour(g.Interval))
+	}
+	return g
+}
+
+// perHour is how many probes an interval makes in an hour.
+func perHour(interval time.Duration) float64 { return float64(time.Hour) / float64(interval) }
+
+// defaultWorkload is the name of a workload that sets nothing.
+func defaultWorkload() string { return workload(rawWorkload{}).Name }
+
+// workload fills in the defaults.
+func workload(raw rawWorkload) *Workload {
+	v := Defaults()
+	w := &Workload{
+		API:            raw.api.or(v.API),
+		PromptTokens:   raw.promptTokens.or(v.PromptTokens),
+		OutputTokens:   raw.outputTokens.or(v.OutputTokens),
+		Arrival:        raw.arrival.or(v.Arrival),
+		Seed:           raw.seed.or(v.Seed),
+		Temperature:    raw.temperature.or(v.Temperature),
+		MaxInFlight:    raw.maxInFlight.or(0),
+		MaxTokensField: raw.maxTokensField.or(v.MaxTokensField),
+		DropFields:     texts(raw.dropFields.or(nil)),
+		ExtraBody:      raw.extraBody.or(nil),
+	}
+	w.Name = raw.name.or(fmt.Sprintf("%s-%d-%d", w.API, w.PromptTokens, w.OutputTokens))
+	const thinking = "chat_template_kwargs"
+	if _, set := w.ExtraBody[thinking]; !set && w.API == "chat" && !slices.Contains(w.DropFields, thinking) {
+		if w.ExtraBody == nil {
+			w.ExtraBody = make(map[string]any)
+		}
+		w.ExtraBody[thinking] = map[string]any{"enable_thinking": false}
+	}
+	return w
+}
+
+func (d *decoder) workloads(raw value[[]entry[rawWorkload]]) []*Workload {
+	if raw.at == nil || raw.at.ShortTag() == "!!null" {
+		return []*Workload{workload(rawWorkload{})}
+	}
+	if !raw.bad && len(raw.v) == 0 {
+		d.problem(raw.at, "workloads", "lists no workload: leave the key out for %s", defaultWorkload())
+	}
+	var list []*Workload
+	seen := make(map[string]entry[rawWorkload])
+	for _, e := range raw.v {
+		w := workload(e.raw)
+		if at := e.raw.maxTokensField; w.API == "completions" && w.MaxTokensField == "max_completion_tokens" {
+			d.problem(at.at, e.key+".max_tokens_field", "completions know max_tokens only")
+		}
+		for i, item := range e.raw.dropFields.or(nil) {
+			if _, set := e.raw.extraBody.or(nil)[item.v]; set && !item.bad {
+				d.problem(item.at, fmt.Sprintf("%s.drop_fields[%d]", e.key, i), "%q is set in extra_body of the same workload", item.v)
+			}
+		}
+		if first, ok := seen[w.Name]; ok {
+			d.problem(named(e.raw.name, e.at), e.key+".name", "%q is the name of %s already", clip(w.Name), d.same(first.at, first.key))
+			continue
+		}
+		seen[w.Name] = e
+		list = append(list, w)
+	}
+	return list
+}
+
+// named returns where a name stands or, if it is derived, the entry.
+func named(name value[string], entry *yaml.Node) *yaml.Node {
+	if name.at != nil {
+		return name.at
+	}
+	return entry
+}
+
+func (d *decoder) targets(raw rawConfig, c *Config) []*Target {
+	if raw.targets.at != nil && !raw.targets.bad && len(raw.targets.v) == 0 {
+		d.doubt(raw.targets.at, "targets", "lists no target: nothing is probed")
+	}
+	var list []*Target
+	twins := make(map[string][]int) // indices of targets that may send the same requests
+	seen := make(map[string]entry[rawTarget])
+	for i, e := range raw.targets.v {
+		t := d.target(e, c)
+		list = append(list, t)
+		if t.URL == nil { // reported
+			if t.Name != "" {
+				seen[t.Name] = e
+			}
+			continue
+		}
+		place := fmt.Sprintf("%q %q %q %q %q", t.URL.Scheme, hostPort(t.URL), t.URL.EscapedPath(), t.Model, t.IPFamily)
+		twin := slices.IndexFunc(twins[place], func(j int) bool { return sameRequests(t, list[j]) })
+		twins[place] = append(twins[place], i)
+		if twin >= 0 {
+			first := raw.targets.v[twins[place][twin]]
+			d.problem(e.raw.url.at, e.key+".url", "sends the same requests as %s", d.same(first.raw.url.at, first.key))
+		} else if first, ok := seen[t.Name]; ok {
+			d.nameTaken(e, first, t.Name)
+			continue
+		}
+		seen[t.Name] = e
+	}
+	return list
+}
+
+func (d *decoder) nameTaken(e, first entry[rawTarget], name string) {
+	hint := ""
+	if e.raw.name.at == nil {
+		hint = "it was made from the url: give this target a name"
+	}
+	d.hinted(named(e.raw.name, e.at), e.key+".name", hint, "%q is the name of %s already", clip(name), d.same(named(first.raw.name, first.at), first.key))
+}
+
+// sameRequests reports whether two targets with the same address, model and address family ask with the
+// same credentials, by the same way, for a workload that both run.
+func sameRequests(a, b *Target) bool {
+	return reflect.DeepEqual(a.HTTPClientConfig, b.HTTPClientConfig) &&
+		slices.ContainsFunc(a.Plans, func(p Plan) bool {
+			return slices.ContainsFunc(b.Plans, func(q Plan) bool { return p.Workload == q.Workload })
+		})
+}
+
+// target makes the effective target. Its URL is nil, and its name may be empty, if the URL was no good.
+func (d *decoder) target(e entry[rawTarget], c *Config) *Target {
+	raw, v := e.raw, Defaults()
+	pace := d.pace(e.key, raw.pace, c.Global)
+	t := &Target{
+		Name:             raw.name.or(""),
+		Model:            raw.model.or(""),
+		Warmup:           pace.Warmup,
+		RelayInterval:    pace.RelayInterval,
+		Engine:           raw.engine.or(v.Engine),
+		Labels:           raw.labels.or(nil),
+		IPFamily:         raw.ipFamily.or(v.IPFamily),
+		HTTPClientConfig: raw.client.or(promconfig.HTTPClientConfig{}),
+	}
+	t.Plans = d.plans(e, c.Workloads, pace)
+	if raw.url.at == nil || raw.url.bad {
+		return t
+	}
+	u, user, msg, hint := baseURL(raw.url.v)
+	if msg != "" {
+		d.hinted(raw.url.at, e.key+".url", hint, "%s", msg)
+		return t
+	}
+	t.URL = u
+	if t.Name == "" {
+		t.Name = hostPort(u)
+	}
+	d.userinfo(e, t, user)
+	t.MetricsURL = d.page(e.key+".metrics_url", raw.metricsURL, u, "metrics")
+	if t.MetricsURL == "" && raw.healthURL.or("") != "" {
+		d.problem(raw.healthURL.at, e.key+".health_url", `needs the relay, which metrics_url: "" switches off`)
+	} else if t.MetricsURL != "" {
+		t.HealthURL = d.page(e.key+".health_url", raw.healthURL, u, "health")
+	}
+	return t
+}
+
+// userinfo makes basic authentication of the user information in the URL of t.
+func (d *decoder) userinfo(e entry[rawTarget], t *Target, user *url.Userinfo) {
+	if user == nil || user.String() == "" {
+		return
+	}
+	client := &t.HTTPClientConfig
+	if client.BasicAuth != nil || client.Authorization != nil || client.OAuth2 != nil {
+		d.problem(e.raw.url.at, e.key+".url", "has user information, but http_client_config has credentials too")
+		return
+	}
+	password, _ := user.Password() // none: an empty one
+	client.BasicAuth = &promconfig.BasicAuth{Username: user.Username(), Password: promconfig.Secret(password)}
+}
+
+// page returns the address of a page of the server: as set, or below its base.
+func (d *decoder) page(key string, set value[string], base *url.URL, name string) string {
+	if set.at == nil || set.bad {
+		return base.JoinPath(name).String()
+	}
+	if set.v == "" {
+		return ""
+	}
+	page, msg, hint := pageURL(set.v)
+	if msg != "" {
+		d.hinted(set.at, key, hint, "%s", msg)
+		return base.JoinPath(name).String()
+	}
+	return page
+}
+
+// plans returns what a target runs.
+func (d *decoder) plans(e entry[rawTarget], workloads []*Workload, pace Global) []Plan {
+	chosen := workloads
+	if list := e.raw.workloads; list.at != nil && !list.bad {
+		d.references(list, e.key+".workloads", "workload", workloadNames(workloads))
+		chosen = nil
+		for _, name := range texts(list.v) {
+			if i := slices.IndexFunc(workloads, func(w *Workload) bool { return w.Name == name }); i >= 0 {
+				chosen = append(chosen, workloads[i])
+			}
+		}
+	}
+	var plans []Plan
+	for _, w := range chosen {
+		derived := MaxInFlight(pace.Timeout, pace.Interval)
+		if w.MaxInFlight > 0 {
+			derived = w.MaxInFlight
+		}
+		plans = append(plans, Plan{
+			Workload:     w,
+			Interval:     pace.Interval,
+			Timeout:      pace.Timeout,
+			StallTimeout: pace.StallTimeout,
+			Arrival:      e.raw.arrival.or(w.Arrival),
+			MaxInFlight:  e.raw.maxInFlight.or(derived),
+		})
+	}
+	return plans
+}
+
+func workloadNames(list []*Workload) []string {
+	var names []string
+	for _, w := range list {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// references reports names in list that nothing has.
+func (d *decoder) references(list value[[]value[string]], key, what string, known []string) {
+	if list.at == nil || list.bad {
+		return
+	}
+	if len(list.v) == 0 {
+		d.problem(list.at, key, "lists no %s: leave the key out for all", what)
+	}
+	for i, item := range list.v {
+		if !item.bad && !slices.Contains(known, item.v) {
+			d.hinted(item.at, fmt.Sprintf("%s[%d]", key, i), nearHint(item.v, known), "there is no %s %q", what, clip(item.v))
+		}
+	}
+}
+
+// unused points out workloads that no target runs.
+func (d *decoder) unused(raw rawConfig, c *Config) {
+	used := make(map[string]bool)
+	for _, t := range c.Targets {
+		for _, p := range t.Plans {
+			used[p.Workload.Name] = true
+		}
+	}
+	for _, e := range raw.workloads.v {
+		if name := workload(e.raw).Name; len(c.Targets) > 0 && !used[name] {
+			d.doubt(e.at, e.key, "no target runs workload %q", clip(name))
+		}
+	}
+}
+
+// broken reports whether a problem was found in one of the sections.
+func (d *decoder) broken(sections ...string) bool {
+	return slices.ContainsFunc(d.problems, func(p Problem) bool {
+		return slices.ContainsFunc(sections, func(s string) bool {
+			rest, ok := strings.CutPrefix(p.Key, s)
+			return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		})
+	})
+}

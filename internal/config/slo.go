@@ -1,0 +1,163 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The fast page of the multi-window burn-rate alerts (SRE Workbook, table 5-8): within an hour bad events
+// come at 14.4 times the rate that the objective allows. Fewer than ten of them are no evidence.
+const (
+	fastBurn     = 14.4
+	fewestEvents = 10
+)
+
+func (d *decoder) slos(raw rawConfig, c *Config) []SLO {
+	if raw.slos.at == nil || raw.slos.at.ShortTag() == "!!null" {
+		list := DefaultSLOs()
+		for _, s := range list {
+			d.judge(c, s, nil, fmt.Sprintf("slos (default %q)", s.Name))
+		}
+		return list
+	}
+	solid := !d.broken("global", "workloads", "targets")
+	var list []SLO
+	seen := make(map[string]entry[rawSLO])
+	for _, e := range raw.slos.v {
+		s := d.slo(e, raw, c)
+		if first, ok := seen[s.Name]; ok && s.Name != "" {
+			d.problem(e.raw.name.at, e.key+".name", "%q is the name of %s already", clip(s.Name), d.same(first.raw.name.at, first.key))
+		} else {
+			seen[s.Name] = e
+		}
+		if solid && !d.broken(e.key) {
+			d.judge(c, s, e.at, e.key)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func (d *decoder) slo(e entry[rawSLO], raw rawConfig, c *Config) SLO {
+	s := SLO{
+		Name:      e.raw.name.or(""),
+		Indicator: e.raw.indicator.or(""),
+		Threshold: e.raw.threshold.or(0),
+		Objective: e.raw.objective.or(0),
+		Targets:   texts(e.raw.targets.or(nil)),
+		Workloads: texts(e.raw.workloads.or(nil)),
+	}
+	d.threshold(e, s)
+	if !raw.targets.bad {
+		var known []string
+		for _, t := range c.Targets {
+			known = append(known, t.Name)
+		}
+		d.references(e.raw.targets, e.key+".targets", "target", known)
+	}
+	if !raw.workloads.bad {
+		d.references(e.raw.workloads, e.key+".workloads", "workload", workloadNames(c.Workloads))
+	}
+	if s.Objective > 0 && s.Objective < 0.01 {
+		d.doubt(e.raw.objective.at, e.key+".objective", "%v per cent: was %v meant?", shift(s.Objective, 2), shift(s.Objective, 4))
+	}
+	return s
+}
+
+// threshold checks that an SLO has a threshold if, and only if, its indicator is a time.
+func (d *decoder) threshold(e entry[rawSLO], s SLO) {
+	key, set := e.key+".threshold", e.raw.threshold
+	switch {
+	case s.Indicator == "": // reported
+	case s.Indicator == "success" && set.at != nil:
+		d.problem(set.at, key, "success has no threshold: a probe succeeds or fails")
+	case s.Indicator != "success" && set.at == nil:
+		d.problem(e.at, key, "is missing: how long may %s take?", s.Indicator)
+	case isGap(s.Indicator) && s.Threshold > MaxGap:
+		d.hinted(set.at, key, gapBound, "must be at most %s for %s, not %s", short(MaxGap), s.Indicator, set.at.Value)
+	}
+}
+
+// isGap reports whether an indicator is about gaps between tokens.
+func isGap(indicator string) bool { return indicator == "itl_p95" || indicator == "itl_max" }
+
+// judge checks that the plans which SLO s covers can give it verdicts, and often enough to alert on. An SLO
+// that can never work is a problem, unless it is a default one, which nobody wrote (at is nil).
+func (d *decoder) judge(c *Config, s SLO, at *yaml.Node, key string) {
+	covered, mute, rare := 0, 0, 0
+	var muteCase, rareCase string
+	for _, t := range c.Targets {
+		for _, p := range t.Plans {
+			if !s.Covers(t.Name, p.Workload.Name) {
+				continue
+			}
+			covered++
+			if why := muteness(s, p); why != "" {
+				if mute++; mute == 1 {
+					muteCase = fmt.Sprintf("%s (target %q, workload %q)", why, clip(t.Name), clip(p.Workload.Name))
+				}
+			} else if why := rareness(s, p.Interval); why != "" {
+				if rare++; rare == 1 {
+					rareCase = fmt.Sprintf("%s (target %q, workload %q)", why, clip(t.Name), clip(p.Workload.Name))
+				}
+			}
+		}
+	}
+	switch {
+	case covered == 0 && len(c.Targets) > 0 && at != nil:
+		d.problem(at, key, "covers no probe: none of its targets runs one of its workloads")
+	case mute > 0 && mute == covered && at != nil:
+		d.problem(at, key, "%s", muteCase)
+	case mute > 0:
+		d.doubt(at, key, "%s%s", muteCase, more(mute))
+	}
+	if burn := fastBurn * (1 - s.Objective); burn > 1 {
+		d.doubt(at, key, "the objective is too low for the fast page: %v times the bad events that it allows are more than all", fastBurn)
+	} else if rare > 0 {
+		d.doubt(at, key, "%s%s", rareCase, more(rare))
+	}
+}
+
+// more says how many other cases there are than the one that is told.
+func more(n int) string {
+	if n > 1 {
+		return fmt.Sprintf(" and %d more", n-1)
+	}
+	return ""
+}
+
+// muteness says why plan p can never give SLO s a verdict about time, or nothing.
+func muteness(s SLO, p Plan) string {
+	end, what := p.Timeout, "timeout"
+	if isGap(s.Indicator) && p.StallTimeout < p.Timeout {
+		end, what = p.StallTimeout, "stall_timeout"
+	}
+	switch {
+	case s.Threshold > end:
+		return fmt.Sprintf("no probe can be late: threshold %s is above %s %s", short(s.Threshold), what, short(end))
+	case s.Indicator == "itl_p95" && p.Workload.OutputTokens <= MinGaps:
+		return fmt.Sprintf("itl_p95 needs %d gaps, so more than %d output tokens, not %d", MinGaps, MinGaps, p.Workload.OutputTokens)
+	case s.Indicator == "itl_max" && p.Workload.OutputTokens < 2:
+		return "itl_max needs a gap, so at least 2 output tokens"
+	}
+	return ""
+}
+
+// rareness says why probes at this interval are too few for the fast page of SLO s, or nothing.
+func rareness(s SLO, interval time.Duration) string {
+	need := fewestEvents / (fastBurn * (1 - s.Objective))
+	have := perHour(interval)
+	if have >= need {
+		return ""
+	}
+	slowest := time.Duration(float64(time.Hour) / need).Truncate(time.Second)
+	fix := fmt.Sprintf("probe at least every %s, or lower the objective", short(slowest))
+	if slowest < time.Second {
+		fix = "lower the objective"
+	}
+	return fmt.Sprintf("an objective of %v needs %.0f probes an hour for its fast page to rest on %d bad ones, and there are %.4g: %s",
+		shift(s.Objective, 2), math.Ceil(need), fewestEvents, have, fix)
+}

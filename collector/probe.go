@@ -232,7 +232,8 @@ func exemplar(requestID string) prometheus.Labels {
 	return prometheus.Labels{name: requestID}
 }
 
-func unixSeconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+// unixSeconds is exact to the millisecond; a finer reading would be noise in the digits that a float64 has left.
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1e3 }
 
 // workloadInfo is the metric that tells the shape of a workload and the model it talks to. It is a collector of
 // its own, so that a scrape sees the old model or the new one, never both and never neither.

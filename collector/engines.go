@@ -1,0 +1,195 @@
+package collector
+
+// Engine is the server software whose metrics a relay reads.
+type Engine string
+
+// The engines. What each of them exposes is told in engineTables.
+const (
+	EngineAuto     Engine = "auto" // found out: see [RelayConfig]
+	EngineVLLM     Engine = "vllm"
+	EngineSGLang   Engine = "sglang"
+	EngineLlamaCpp Engine = "llamacpp"
+)
+
+// relayFamily numbers the families that are relayed under the labels engine and model_name.
+type relayFamily int
+
+const (
+	relayRunning relayFamily = iota
+	relayWaiting
+	relayKVUsage
+	relayPreemptions
+	relayPromptTokens
+	relayGenerationTokens
+	relayCacheQueries
+	relayCacheHits
+	relayTTFT
+	relayQueueTime
+	relayPrefillTime
+	relayFamilies // how many there are
+)
+
+// relayInfoField numbers the labels of llm_server_info that are read from a page.
+type relayInfoField int
+
+const (
+	relayCacheDtype relayInfoField = iota
+	relayPrefixCaching
+	relayBlockSize
+	relayKVCacheTokens
+	relayInfoFields // how many there are
+)
+
+// engineSource says where a family is found on an engine's page.
+type engineSource struct {
+	family relayFamily
+	// names are the sample names, newest first; the first that a page has counts. For a summary they are the
+	// name of the histogram, whose _sum and _count are read.
+	names []string
+	// plus is the name of a counter that the engine keeps apart and the others include; it is added.
+	plus string
+	// optional: the engine shows it only in some cases, so that its absence says nothing.
+	optional bool
+}
+
+// engineInfoSource says where a label of llm_server_info is found: in a label or, without one, in the value.
+type engineInfoSource struct {
+	field relayInfoField
+	name  string
+	label string
+}
+
+// engineTable is all that the relay knows of an engine. A new engine is a new table.
+type engineTable struct {
+	engine  Engine
+	prefix  string // of its sample names, by which a page is recognised
+	ownedBy string // how it signs the models that /v1/models lists
+	sources []engineSource
+	info    []engineInfoSource
+
+	// engineLabel becomes our label engine; "0" where the page has none.
+	engineLabel string
+	// rankLabels number the replicas of one engine, each of which reports the same requests: the lowest counts.
+	rankLabels []string
+	// breakdownLabel, where set and not empty, marks a part of a total that is on the page too.
+	breakdownLabel string
+
+	// versionPaths are asked in turn for a JSON object with the string versionKey.
+	versionPaths []string
+	versionKey   string
+	// healthCosts: /health makes the model generate a token when it is idle, so it is asked less often.
+	healthCosts bool
+}
+
+// engineTables lists the engines, as of vLLM 0.6 to 0.33, SGLang 0.4 to 0.5.18 and llama.cpp b10573.
+func engineTables() []*engineTable {
+	return []*engineTable{engineVLLMTable(), engineSGLangTable(), engineLlamaCppTable()}
+}
+
+// engineVLLMTable: vllm/v1/metrics/loggers.py. The "gpu_" names were hidden in 0.10 and removed in 0.12.
+func engineVLLMTable() *engineTable {
+	const info = "vllm:cache_config_info"
+	return &engineTable{
+		engine:  EngineVLLM,
+		prefix:  "vllm:",
+		ownedBy: "vllm",
+		sources: []engineSource{
+			{family: relayRunning, names: []string{"vllm:num_requests_running"}},
+			{family: relayWaiting, names: []string{"vllm:num_requests_waiting"}},
+			{family: relayKVUsage, names: []string{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}},
+			{family: relayPreemptions, names: []string{"vllm:num_preemptions_total"}},
+			{family: relayPromptTokens, names: []string{"vllm:prompt_tokens_total"}},
+			{family: relayGenerationTokens, names: []string{"vllm:generation_tokens_total"}},
+			{family: relayCacheQueries, names: []string{"vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"}},
+			{family: relayCacheHits, names: []string{"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"}},
+			{family: relayTTFT, names: []string{"vllm:time_to_first_token_seconds"}},
+			{family: relayQueueTime, names: []string{"vllm:request_queue_time_seconds"}},
+			{family: relayPrefillTime, names: []string{"vllm:request_prefill_time_seconds"}},
+		},
+		info: []engineInfoSource{
+			{relayCacheDtype, info, "cache_dtype"},
+			{relayPrefixCaching, info, "enable_prefix_caching"},
+			{relayBlockSize, info, "block_size"},
+			{relayKVCacheTokens, info, "kv_cache_size_tokens"},
+		},
+		engineLabel:  "engine",
+		versionPaths: []string{"version"},
+		versionKey:   "version",
+	}
+}
+
+// engineSGLangTable: python/sglang/srt/observability/metrics_collector.py. Its scheduler reports per rank and,
+// with priority scheduling, per priority beside the total; its counters appear with the first request that ends.
+func engineSGLangTable() *engineTable {
+	return &engineTable{
+		engine:  EngineSGLang,
+		prefix:  "sglang:",
+		ownedBy: "sglang",
+		sources: []engineSource{
+			{family: relayRunning, names: []string{"sglang:num_running_reqs"}},
+			{family: relayWaiting, names: []string{"sglang:num_queue_reqs"}},
+			{family: relayKVUsage, names: []string{"sglang:token_usage"}},
+			{family: relayPreemptions, names: []string{"sglang:num_retracted_requests_total"}, optional: true},
+			{family: relayPromptTokens, names: []string{"sglang:prompt_tokens_total"}},
+			{family: relayGenerationTokens, names: []string{"sglang:generation_tokens_total"}},
+			// Every prompt token is looked up in the radix cache, and there is no counter of its own for that.
+			{family: relayCacheQueries, names: []string{"sglang:prompt_tokens_total"}},
+			{family: relayCacheHits, names: []string{"sglang:cached_tokens_total"}, optional: true},
+			{family: relayTTFT, names: []string{"sglang:time_to_first_token_seconds"}},
+			{family: relayQueueTime, names: []string{"sglang:queue_time_seconds"}, optional: true},
+		},
+		info: []engineInfoSource{
+			{relayBlockSize, "sglang:page_size", ""},
+			{relayBlockSize, "sglang:cache_config_info", "page_size"},
+			{relayKVCacheTokens, "sglang:max_total_num_tokens", ""},
+		},
+		engineLabel:    "dp_rank",
+		rankLabels:     []string{"tp_rank", "pp_rank", "moe_ep_rank"},
+		breakdownLabel: "priority",
+		versionPaths:   []string{"server_info", "get_server_info"},
+		versionKey:     "version",
+		healthCosts:    true,
+	}
+}
+
+// engineLlamaCppTable: tools/server/server-task.cpp; exposed only with --metrics. Its prompt tokens leave out
+// those that came from the cache, which the other engines count.
+func engineLlamaCppTable() *engineTable {
+	const cached = "llamacpp:prompt_tokens_cached_total"
+	return &engineTable{
+		engine:  EngineLlamaCpp,
+		prefix:  "llamacpp:",
+		ownedBy: "llamacpp",
+		sources: []engineSource{
+			{family: relayRunning, names: []string{"llamacpp:requests_processing"}},
+			{family: relayWaiting, names: []string{"llamacpp:requests_deferred"}},
+			{family: relayKVUsage, names: []string{"llamacpp:kv_cache_usage_ratio"}, optional: true},
+			{family: relayPromptTokens, names: []string{"llamacpp:prompt_tokens_total"}, plus: cached},
+			{family: relayGenerationTokens, names: []string{"llamacpp:tokens_predicted_total"}},
+			{family: relayCacheQueries, names: []string{"llamacpp:prompt_tokens_total"}, plus: cached, optional: true},
+			{family: relayCacheHits, names: []string{cached}, optional: true},
+		},
+		versionPaths: []string{"props"},
+		versionKey:   "build_info",
+	}
+}
+
+// engineByName finds the table of an engine; nil for auto and for names that are none.
+func engineByName(engine Engine) *engineTable {
+	for _, t := range engineTables() {
+		if t.engine == engine {
+			return t
+		}
+	}
+	return nil
+}
+
+// engineByOwner finds the table of the engine that signs its models so; nil if none does.
+func engineByOwner(ownedBy string) *engineTable {
+	for _, t := range engineTables() {
+		if t.ownedBy == ownedBy {
+			return t
+		}
+	}
+	return nil
+}

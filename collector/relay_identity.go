@@ -1,0 +1,99 @@
+package collector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// relayAskAgain is how long an incomplete answer to "who are you?" is believed.
+const relayAskAgain = time.Minute
+
+// relayIdentity is what the server says of itself outside its metrics page.
+type relayIdentity struct {
+	table   *engineTable // nil while unknown
+	version string
+	model   string // the first that it lists
+	askedAt time.Time
+}
+
+// stale reports whether the server should be asked (again).
+func (id relayIdentity) stale(now time.Time) bool {
+	if id.askedAt.IsZero() {
+		return true
+	}
+	complete := id.table != nil && id.version != ""
+	return !complete && now.Sub(id.askedAt) >= relayAskAgain
+}
+
+// errRelayUnknownEngine: the server is none whose metrics page may be touched.
+var errRelayUnknownEngine = errors.New("the server is none of vllm, sglang and llamacpp")
+
+// identify asks the server who it is. Its engine is how it signs its models: vLLM, SGLang and llama.cpp write
+// their names into owned_by. GET /version would not do, for TensorRT-LLM answers it as vLLM does, and its
+// /metrics forgets what it has told. Model and version are asked for as a courtesy: without them the
+// relay works all the same. The error is a [relayFailure], or errRelayUnknownEngine.
+func (r *Relay) identify(ctx context.Context) (relayIdentity, error) {
+	id := relayIdentity{table: engineByName(r.cfg.Engine), askedAt: time.Now()}
+	model, ownedBy, err := r.firstModel(ctx)
+	id.model = model
+	if id.table == nil {
+		id.table = engineByOwner(ownedBy)
+	}
+	if id.table == nil && r.cfg.MetricsURL == nil {
+		if err == nil {
+			err = fmt.Errorf("%w: it signs its models with %.40q", errRelayUnknownEngine, ownedBy)
+		}
+		return id, err
+	}
+	id.version = r.version(ctx, id.table)
+	return id, nil
+}
+
+// firstModel is the first model that the server lists, and who it says owns it.
+func (r *Relay) firstModel(ctx context.Context) (model, ownedBy string, err error) {
+	var list struct {
+		Data []struct {
+			ID      string `json:"id"`
+			OwnedBy string `json:"owned_by"`
+		} `json:"data"`
+	}
+	err = relayGetJSON(ctx, r.client, r.cfg.URL.JoinPath("v1", "models"), &list)
+	var status *relayStatus
+	if errors.As(err, &status) && (status.code == http.StatusNotFound || status.code == http.StatusNotImplemented) {
+		err = fmt.Errorf("%w: it has no /v1/models", errRelayUnknownEngine)
+	}
+	if err != nil || len(list.Data) == 0 {
+		return "", "", err
+	}
+	return relayBound(list.Data[0].ID), list.Data[0].OwnedBy, nil
+}
+
+// version asks for the version of the server; empty where it tells none.
+func (r *Relay) version(ctx context.Context, table *engineTable) string {
+	if table == nil {
+		return ""
+	}
+	for _, path := range table.versionPaths {
+		var answer map[string]json.RawMessage
+		if relayGetJSON(ctx, r.client, r.cfg.URL.JoinPath(path), &answer) != nil {
+			continue
+		}
+		var version string
+		if json.Unmarshal(answer[table.versionKey], &version) == nil {
+			return relayBound(version)
+		}
+	}
+	return ""
+}
+
+// relayBound empties a string that is too long to be a label value. JSON strings are valid UTF-8.
+func relayBound(s string) string {
+	if len(s) > relayMaxLabelValue {
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,53 @@
+package collector
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+)
+
+// relayLog writes one line for each change of state, never one for each failing sample.
+type relayLog struct {
+	logger log.Logger
+	since  time.Time // of the first failure in a row; zero while all is well
+	count  int
+	notes  map[string]string // what was last said about each subject
+}
+
+func (l *relayLog) failed(reason string, err error) {
+	l.count++
+	if l.count > 1 {
+		return
+	}
+	l.since = time.Now()
+	level.Warn(l.logger).Log("msg", "the server's metrics cannot be read", "reason", reason, "err", relayShorten(err.Error()))
+}
+
+func (l *relayLog) recovered() {
+	if l.count > 0 {
+		level.Info(l.logger).Log("msg", "the server's metrics can be read again", "after", time.Since(l.since).Round(time.Millisecond), "failures", l.count)
+	}
+	l.count = 0
+}
+
+// note says something about a subject, unless just that was said last.
+func (l *relayLog) note(subject, msg string, keyvals ...any) {
+	said := fmt.Sprint(append([]any{msg}, keyvals...)...)
+	if l.notes[subject] == said {
+		return
+	}
+	if l.notes == nil {
+		l.notes = map[string]string{}
+	}
+	l.notes[subject] = said
+	level.Warn(l.logger).Log(append([]any{"msg", msg}, keyvals...)...)
+}
+
+// clear forgets a subject, so that it is mentioned again when it comes back.
+func (l *relayLog) clear(subject string) { delete(l.notes, subject) }
+
+// relayShorten bounds a text that may quote the server.
+func relayShorten(s string) string { return strings.ToValidUTF8(s[:min(len(s), 300)], "?") }

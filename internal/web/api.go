@@ -1,0 +1,358 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// Results that /api/v1/results lists.
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
+)
+
+// The types below are the API: names are stable, durations are in seconds, times are RFC 3339 in UTC, and
+// what is not known is absent.
+
+type apiTargets struct {
+	Version string      `json:"version"`
+	Time    string      `json:"time"`
+	Targets []apiTarget `json:"targets"`
+}
+
+type apiTarget struct {
+	Name         string            `json:"target"`
+	URL          string            `json:"url"`
+	Model        string            `json:"model,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	State        State             `json:"state"`
+	Since        string            `json:"since,omitempty"`
+	SinceSeconds *float64          `json:"in_state_seconds,omitempty"`
+	Message      string            `json:"message"`
+	Slow         []apiSlow         `json:"slow,omitempty"`
+	Server       *apiServer        `json:"server,omitempty"`
+	InFlight     []apiFlight       `json:"in_flight"`
+	Workloads    []apiWorkload     `json:"workloads"`
+}
+
+type apiSlow struct {
+	Part  Part    `json:"part"`
+	Now   float64 `json:"now_seconds"`
+	Usual float64 `json:"usual_seconds"`
+	Since string  `json:"since"`
+}
+
+type apiServer struct {
+	Up         bool     `json:"up"`
+	Error      string   `json:"error,omitempty"`
+	Engine     string   `json:"engine,omitempty"`
+	Version    string   `json:"version,omitempty"`
+	Health     Health   `json:"health,omitempty"`
+	Running    *float64 `json:"requests_running,omitempty"`
+	Waiting    *float64 `json:"requests_waiting,omitempty"`
+	KVCache    *float64 `json:"kv_cache_usage_ratio,omitempty"`
+	LastScrape string   `json:"last_scrape,omitempty"`
+	LastChange string   `json:"last_change,omitempty"`
+}
+
+type apiFlight struct {
+	RequestID string  `json:"request_id"`
+	Workload  string  `json:"workload"`
+	Warmup    bool    `json:"warmup"`
+	Started   string  `json:"started"`
+	Age       float64 `json:"age_seconds"`
+	Silence   float64 `json:"silence_seconds"`
+	Sent      bool    `json:"sent"`
+	Events    int     `json:"token_events"`
+}
+
+type apiWorkload struct {
+	Name                string                `json:"workload"`
+	State               State                 `json:"state"`
+	Since               string                `json:"since,omitempty"`
+	ConsecutiveFailures int                   `json:"consecutive_failures"`
+	LastSuccess         string                `json:"last_success,omitempty"`
+	Interval            *float64              `json:"interval_seconds,omitempty"`
+	PromptTokens        int                   `json:"prompt_tokens,omitempty"`
+	OutputTokens        int                   `json:"output_tokens,omitempty"`
+	Recent              *apiRecent            `json:"recent,omitempty"`
+	Ended               int                   `json:"requests_total"`
+	Failed              int                   `json:"request_failures_total"`
+	Suspect             int                   `json:"suspect_total"`
+	Warmup              int                   `json:"warmup_requests_total"`
+	Missed              int                   `json:"missed_total"`
+	ByReason            map[prober.Reason]int `json:"request_failures_by_reason,omitempty"`
+}
+
+// apiRecent is the medians of the recent probes that measured; queue, prefill and outside are means.
+type apiRecent struct {
+	Probes   int      `json:"probes"`
+	TTFT     float64  `json:"ttft_seconds"`
+	ITL      *float64 `json:"itl_p50_seconds,omitempty"`
+	ITLP95   *float64 `json:"itl_p95_seconds,omitempty"`
+	Connect  *float64 `json:"connect_seconds,omitempty"`
+	Duration *float64 `json:"duration_seconds,omitempty"`
+	Queue    *float64 `json:"queue_mean_seconds,omitempty"`
+	Prefill  *float64 `json:"prefill_mean_seconds,omitempty"`
+	Outside  *float64 `json:"outside_mean_seconds,omitempty"`
+}
+
+type apiResults struct {
+	Results []apiResult `json:"results"`
+}
+
+type apiResult struct {
+	Target       string             `json:"target"`
+	Workload     string             `json:"workload"`
+	RequestID    string             `json:"request_id"`
+	Success      bool               `json:"success"`
+	Reason       prober.Reason      `json:"reason,omitempty"`
+	Error        string             `json:"error,omitempty"`
+	Body         string             `json:"body,omitempty"`
+	Status       int                `json:"http_status,omitempty"`
+	Warmup       bool               `json:"warmup"`
+	Suspect      []string           `json:"suspect,omitempty"`
+	Scheduled    string             `json:"scheduled"`
+	Started      string             `json:"started"`
+	Ended        string             `json:"ended"`
+	RemoteAddr   string             `json:"remote_address,omitempty"`
+	Model        string             `json:"model,omitempty"`
+	FinishReason string             `json:"finish_reason,omitempty"`
+	StartDelay   float64            `json:"start_delay_seconds"`
+	Connect      *float64           `json:"connect_seconds,omitempty"`
+	TTFT         *float64           `json:"ttft_seconds,omitempty"`
+	TTFA         *float64           `json:"ttfa_seconds,omitempty"`
+	Queue        *float64           `json:"queue_seconds,omitempty"`
+	Prefill      *float64           `json:"prefill_seconds,omitempty"`
+	Outside      *float64           `json:"outside_seconds,omitempty"`
+	ITLP50       *float64           `json:"itl_p50_seconds,omitempty"`
+	ITLP95       *float64           `json:"itl_p95_seconds,omitempty"`
+	ITLMax       *float64           `json:"itl_max_seconds,omitempty"`
+	TPOT         *float64           `json:"tpot_seconds,omitempty"`
+	Duration     *float64           `json:"duration_seconds,omitempty"`
+	ReadDelay    *float64           `json:"read_delay_seconds,omitempty"`
+	PromptTokens *int               `json:"prompt_tokens,omitempty"`
+	CachedTokens *int               `json:"cached_prompt_tokens,omitempty"`
+	OutputTokens int                `json:"output_tokens"`
+	TokenSource  prober.TokenSource `json:"output_tokens_source,omitempty"`
+	Events       int                `json:"token_events"`
+	Gaps         []float64          `json:"gaps_seconds,omitempty"` // of one probe alone, while it is young
+}
+
+func (s *site) apiTargets(w http.ResponseWriter, _ *http.Request) {
+	now := time.Now()
+	answer := apiTargets{Version: s.Version, Time: rfc3339(now), Targets: []apiTarget{}}
+	for _, v := range s.targets(now) {
+		answer.Targets = append(answer.Targets, newAPITarget(&v, now))
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func (s *site) apiResults(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	limit := defaultLimit
+	if text := query.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxLimit {
+			writeError(w, http.StatusBadRequest, "limit must be a whole number from 1 to "+strconv.Itoa(maxLimit))
+			return
+		}
+		limit = n
+	}
+	target, workload := query.Get("target"), query.Get("workload")
+	known := target == ""
+	var records []*record
+	for _, t := range s.Targets() {
+		if target != "" && t.Name != target {
+			continue
+		}
+		known = true
+		for _, series := range s.History.view(t.Name, time.Now()) {
+			if workload == "" || series.workload == workload {
+				records = append(records, series.kept()...)
+			}
+		}
+	}
+	if !known {
+		writeError(w, http.StatusNotFound, "no such target")
+		return
+	}
+	slices.SortStableFunc(records, func(a, b *record) int { return b.Ended.Compare(a.Ended) })
+	answer := apiResults{Results: []apiResult{}}
+	for _, rec := range records[:min(limit, len(records))] {
+		answer.Results = append(answer.Results, newAPIResult(rec))
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func newAPITarget(v *targetView, now time.Time) apiTarget {
+	sentence, detail := headline(v, now)
+	t := apiTarget{
+		Name: v.name, URL: v.url, Model: v.model, State: v.state, Since: rfc3339(v.since),
+		Message: strings.ReplaceAll(strings.TrimSpace(sentence+" "+detail), "\u00a0", " "), InFlight: []apiFlight{}, Workloads: []apiWorkload{},
+	}
+	if !v.since.IsZero() {
+		t.SinceSeconds = ptr(now.Sub(v.since).Seconds())
+	}
+	for _, l := range v.labels {
+		if t.Labels == nil {
+			t.Labels = map[string]string{}
+		}
+		t.Labels[l.Name] = l.Value
+	}
+	for _, s := range v.slow() {
+		t.Slow = append(t.Slow, apiSlow{s.part, s.now.Seconds(), s.usual.Seconds(), rfc3339(s.since)})
+	}
+	if v.serverKnown {
+		t.Server = newAPIServer(v.server)
+	}
+	for _, f := range v.flights {
+		t.InFlight = append(t.InFlight, apiFlight{
+			clean(f.RequestID, maxID), f.Workload.Name, f.Warmup, rfc3339(f.Started), f.age.Seconds(), f.silence.Seconds(), f.sent > 0, f.tokens,
+		})
+	}
+	for i := range v.workloads {
+		t.Workloads = append(t.Workloads, newAPIWorkload(&v.workloads[i]))
+	}
+	return t
+}
+
+func newAPIServer(s Server) *apiServer {
+	return &apiServer{
+		Up: s.Up, Error: s.Error, Engine: s.Engine, Version: s.Version, Health: s.Healthy,
+		Running: number(s.Running), Waiting: number(s.Waiting), KVCache: number(s.KVCache),
+		LastScrape: rfc3339(s.LastScrape), LastChange: rfc3339(s.LastChange),
+	}
+}
+
+func newAPIWorkload(w *workloadView) apiWorkload {
+	a := apiWorkload{
+		Name: w.workload, State: w.state, Since: rfc3339(w.since), ConsecutiveFailures: w.consecutive, LastSuccess: rfc3339(w.lastSuccess),
+		Ended: w.totals.Ended, Failed: w.totals.Failed, Suspect: w.totals.Suspect, Warmup: w.totals.Warmup, Missed: w.totals.Missed,
+		ByReason: w.totals.ByReason,
+	}
+	if w.plan != nil {
+		a.Interval, a.PromptTokens, a.OutputTokens = ptr(w.plan.Interval.Seconds()), w.plan.PromptTokens, w.plan.OutputTokens
+	}
+	if r := w.recent; r.probes > 0 {
+		a.Recent = &apiRecent{
+			Probes: r.probes, TTFT: r.ttft.Seconds(), ITL: positive(r.itl), ITLP95: positive(r.itlP95),
+			Connect: positive(r.connect), Duration: positive(r.duration),
+		}
+		if r.split > 0 {
+			a.Recent.Queue, a.Recent.Prefill, a.Recent.Outside = ptr(r.queue.Seconds()), ptr(r.prefill.Seconds()), ptr(r.outside.Seconds())
+		}
+	}
+	return a
+}
+
+func newAPIResult(rec *record) apiResult {
+	res := apiResult{
+		Target: rec.Target, Workload: rec.Workload.Name, RequestID: rec.RequestID, Success: rec.OK(), Reason: rec.Reason,
+		Error: rec.errText, Body: rec.Body, Status: rec.Status, Warmup: rec.Warmup, Suspect: rec.Suspect.Names(),
+		Scheduled: rfc3339(rec.Scheduled), Started: rfc3339(rec.Started), Ended: rfc3339(rec.Ended),
+		RemoteAddr: rec.RemoteAddr, Model: rec.Model, FinishReason: rec.FinishReason, StartDelay: rec.StartDelay().Seconds(),
+		Connect: duration(rec.ConnectTime()), TTFT: duration(rec.TTFT()), TTFA: duration(rec.TTFA()), Duration: duration(rec.Duration()),
+		ITLP50: positive(rec.itlP50), ITLP95: positive(rec.itlP95), ITLMax: positive(rec.itlMax), TPOT: positive(rec.tpot),
+		PromptTokens: counted(rec.PromptTokens), CachedTokens: counted(rec.CachedTokens),
+		OutputTokens: rec.OutputTokens, TokenSource: rec.TokenSource, Events: rec.events,
+	}
+	if queue, prefill, outside, ok := rec.split(); ok {
+		res.Queue, res.Prefill, res.Outside = ptr(queue.Seconds()), ptr(prefill.Seconds()), ptr(outside.Seconds())
+	}
+	if rec.KernelStamps {
+		res.ReadDelay = ptr(rec.ReadDelay.Seconds())
+	}
+	return res
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func duration(d time.Duration, known bool) *float64 {
+	if !known {
+		return nil
+	}
+	return ptr(d.Seconds())
+}
+
+func positive(d time.Duration) *float64 { return duration(d, d > 0) }
+
+func counted(n int) *int {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}
+
+func number(v float64) *float64 {
+	if !known(v) {
+		return nil
+	}
+	return &v
+}
+
+func seconds(ds []time.Duration) []float64 {
+	list := make([]float64, len(ds))
+	for i, d := range ds {
+		list[i] = d.Seconds()
+	}
+	return list
+}
+
+func rfc3339(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+func writeError(w http.ResponseWriter, status int, text string) {
+	writeJSON(w, status, map[string]string{"error": text})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		http.Error(w, "writing JSON failed: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	w.Write(append(data, '\n')) //nolint:errcheck // the reader has gone
+}
+
+// prefersJSON reports whether a client that sent this Accept header would rather have JSON than HTML. What
+// says nothing of either, as curl does, gets HTML.
+func prefersJSON(accept string) bool {
+	return quality(accept, "application/json") > quality(accept, "text/html")
+}
+
+// quality is the weight that an Accept header gives to a media type (RFC 9110, section 12.5.1); the most
+// specific range counts.
+func quality(accept, mediaType string) float64 {
+	kind, _, _ := strings.Cut(mediaType, "/")
+	best, q := 0, 0.0
+	for part := range strings.SplitSeq(accept, ",") {
+		name, params, _ := strings.Cut(part, ";")
+		specific := slices.Index([]string{"", "*/*", kind + "/*", mediaType}, strings.ToLower(strings.TrimSpace(name)))
+		if specific <= best {
+			continue
+		}
+		best, q = specific, 1
+		for param := range strings.SplitSeq(params, ";") {
+			if key, value, ok := strings.Cut(strings.TrimSpace(param), "="); ok && strings.EqualFold(key, "q") {
+				if v, err := strconv.ParseFloat(value, 64); err == nil {
+					q = v
+				}
+			}
+		}
+	}
+	return q
+}

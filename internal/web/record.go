@@ -1,0 +1,101 @@
+package web
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// maxGaps bounds the gaps that are kept of one result.
+const maxGaps = 2048
+
+// record is a result as it is kept: bounded, and never changed once it can be seen.
+type record struct {
+	prober.Result // Gaps and Body only while young
+	errText       string
+	events        int           // token events; the gaps may be gone
+	itlP50        time.Duration // of the recordable gaps; 0 where there are none
+	itlP95        time.Duration
+	itlMax        time.Duration
+	tpot          time.Duration // 0: unknown
+	gapsCut       bool          // more gaps came than were kept
+}
+
+// newRecord keeps what the page may show of a result.
+func newRecord(res *prober.Result) *record {
+	rec := &record{Result: *res}
+	probe := *res.Probe
+	probe.RequestID = clean(probe.RequestID, maxID)
+	rec.Probe = &probe
+	if res.Err != nil {
+		rec.errText = clean(res.Err.Error(), maxError)
+		rec.Err = errors.New(rec.errText) // the original may hold on to a response
+	}
+	rec.Body = clean(res.Body, maxBody)
+	rec.Model = clean(res.Model, maxName)
+	rec.RemoteAddr = clean(res.RemoteAddr, maxName)
+	rec.FinishReason = clean(res.FinishReason, maxWord)
+	if !res.FirstToken.IsZero() {
+		rec.events = len(res.Gaps) + 1
+	}
+	if gaps := slices.Sorted(slices.Values(res.ITL())); len(gaps) > 0 {
+		rec.itlP50, rec.itlP95, rec.itlMax = rank(gaps, 0.50), rank(gaps, 0.95), gaps[len(gaps)-1]
+	}
+	if d, ok := res.TPOT(); ok {
+		rec.tpot = d
+	}
+	rec.gapsCut = len(res.Gaps) > maxGaps
+	rec.Gaps = slices.Clone(res.Gaps[:min(len(res.Gaps), maxGaps)])
+	return rec
+}
+
+// thin is the record without what takes much room.
+func (rec *record) thin() *record {
+	t := *rec
+	t.Gaps = nil
+	t.Body = clean(rec.Body, maxThin)
+	t.errText = clean(rec.errText, maxThin)
+	t.Err = nil
+	return &t
+}
+
+// split tells where the time to first token went: in the engine's queue, in prefill, and outside the engine
+// (network, HTTP, tokenizer). It is known only where the server sent its own account.
+func (rec *record) split() (queue, prefill, outside time.Duration, known bool) {
+	ttft, ok := rec.TTFT()
+	if !ok || rec.Server == nil {
+		return 0, 0, 0, false
+	}
+	return rec.Server.Queue, rec.Server.Prefill, max(0, ttft-rec.Server.Queue-rec.Server.Prefill), true
+}
+
+// measured reports whether the result is a success that measures.
+func (rec *record) measured() bool {
+	_, ok := rec.TTFT()
+	return ok && !rec.Warmup
+}
+
+// speed is the output tokens a second of this one stream.
+func (rec *record) speed() (perSecond float64, known bool) {
+	d, ok := rec.Duration()
+	if !ok || d <= 0 {
+		return 0, false
+	}
+	return float64(rec.OutputTokens) / d.Seconds(), true
+}
+
+// rank is the q-quantile of sorted durations by nearest rank.
+func rank(sorted []time.Duration, q float64) time.Duration {
+	i := int(q*float64(len(sorted))+0.999999) - 1
+	return sorted[min(max(i, 0), len(sorted)-1)]
+}
+
+// median is the middle of durations in any order; 0 of none.
+func median(ds []time.Duration) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	return rank(slices.Sorted(slices.Values(ds)), 0.5)
+}

@@ -1,0 +1,57 @@
+package web
+
+import (
+	"math"
+	"net/url"
+	"time"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// Target is a probed server as the page shows it.
+type Target struct {
+	*prober.Target
+	Labels map[string]string // the target's custom labels
+	// SilenceLimit is how long a probe may wait for its next token before the page calls the target silent:
+	// at least the largest TTFT that is still good. 0 means DefaultSilenceLimit.
+	SilenceLimit time.Duration
+}
+
+// DefaultSilenceLimit is as long as the hang alert waits.
+const DefaultSilenceLimit = 10 * time.Second
+
+// Server is what the relay last read from a server's own metrics page. A number that the server does not
+// publish is NaN.
+type Server struct {
+	Up         bool   // the last scrape worked
+	Error      string // why it did not
+	Engine     string // vllm, sglang, llamacpp
+	Version    string
+	Running    float64 // requests being computed now
+	Waiting    float64 // requests queued in the engine now
+	KVCache    float64 // share of the KV cache in use, 0 to 1
+	Healthy    Health
+	LastScrape time.Time // zero: never
+	LastChange time.Time // when any of its numbers last moved; zero: never
+}
+
+// Health is the answer of the server's /health page.
+type Health string
+
+// Answers of /health; the zero value is an answer that is not known.
+const (
+	Healthy   Health = "healthy"
+	Unhealthy Health = "unhealthy"
+)
+
+// shownURL is the base of a target as a person may see it: without user information, query and fragment,
+// which may carry secrets.
+func shownURL(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return clean((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), maxURL)
+}
+
+// known reports whether a number of the relay is one.
+func known(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -1,0 +1,330 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// probePage is the time line of one probe.
+type probePage struct {
+	frame
+	Target, ID string
+	Missing    bool // nothing is kept under this id
+	InFlight   bool
+	mark
+	Outcome  string
+	Phases   []phase
+	Total    string
+	Drawn    bool // a part's place in the first token's time is drawn, not measured
+	Ticks    string
+	Gaps     *gapChart
+	Facts    []fact
+	Suspects []fact
+	Error    string
+	Body     string
+	Advice   *advice
+}
+
+type fact struct{ Name, Value string }
+
+// phase is one bar of the time line. X and W are thousandths of the whole.
+type phase struct {
+	Class          string
+	Name, At, Took string
+	X, W           float64
+	Tokens         bool // draws a tick for each token event
+}
+
+func (s *site) probe(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept")
+	target, id := r.URL.Query().Get("target"), r.URL.Query().Get("id")
+	now := time.Now()
+	rec, flight := s.findProbe(target, id, now)
+	if prefersJSON(r.Header.Get("Accept")) {
+		if rec == nil {
+			writeError(w, http.StatusNotFound, "no ended probe is kept under this target and id")
+			return
+		}
+		res := newAPIResult(rec)
+		res.Gaps = seconds(rec.Gaps)
+		writeJSON(w, http.StatusOK, res)
+		return
+	}
+	page := probePage{frame: s.frame("probe "+clean(id, maxID)+" – llm_prober", Unknown, now), Target: clean(target, maxName), ID: clean(id, maxID)}
+	page.Refresh = flight != nil
+	status := http.StatusOK
+	switch {
+	case rec != nil:
+		page.tell(rec)
+	case flight != nil:
+		page.tellFlight(flight)
+	default:
+		page.Missing = true
+		status = http.StatusNotFound
+	}
+	page.Icon = iconColour(page.State)
+	s.render(w, status, "probe.html", page)
+}
+
+func (s *site) findProbe(target, id string, now time.Time) (*record, *flightView) {
+	if !slices.ContainsFunc(s.Targets(), func(t Target) bool { return t.Name == target }) {
+		return nil, nil
+	}
+	for _, series := range s.History.view(target, now) {
+		if rec := series.find(id); rec != nil {
+			return rec, nil
+		}
+	}
+	for _, f := range s.History.inFlight(now)[target] {
+		if clean(f.RequestID, maxID) == id {
+			return nil, &f
+		}
+	}
+	return nil, nil
+}
+
+// tell fills the page with an ended probe.
+func (p *probePage) tell(rec *record) {
+	p.mark, p.Outcome = markOf(OK), "succeeded"
+	if !rec.OK() {
+		a := adviceFor(rec.Reason)
+		p.mark, p.Outcome, p.Advice = markOf(Failing), "failed: "+string(rec.Reason), &a
+		p.mark.Word = "Failed"
+	}
+	if rec.Warmup {
+		p.Outcome += ", in warm-up"
+	}
+	total := rec.Ended.Sub(rec.Started)
+	p.Total = formatDuration(total)
+	p.Phases = phases(rec, scale{rec.Started, total})
+	p.Drawn = rec.Server != nil && rec.OK()
+	p.Ticks = ticks(rec, scale{rec.Started, total})
+	p.Gaps = newGapChart(rec)
+	p.Facts = facts(rec)
+	for _, name := range rec.Suspect.Names() {
+		p.Suspects = append(p.Suspects, fact{name, suspectMeaning(name)})
+	}
+	p.Error, p.Body = rec.errText, rec.Body
+}
+
+// tellFlight fills the page with a probe that has not ended.
+func (p *probePage) tellFlight(f *flightView) {
+	p.InFlight, p.Outcome = true, "in flight for "+formatAge(f.age)
+	p.mark = mark{Unknown, "…", "In flight"}
+	if f.silence >= DefaultSilenceLimit {
+		p.mark = markOf(Silent)
+	}
+	p.Total = formatDuration(f.age)
+	sc := scale{f.Started, f.age}
+	at := func(d time.Duration) time.Time { return f.Started.Add(d) }
+	switch {
+	case f.sent == 0:
+		p.Phases = append(p.Phases, sc.phase("connect", "connecting", f.Started, at(f.age)))
+	case f.firstToken == 0:
+		p.Phases = append(p.Phases, sc.phase("connect", "connect", f.Started, at(f.sent)), sc.phase("wait", "waiting for the first token", at(f.sent), at(f.age)))
+	default:
+		last := f.age - f.silence
+		p.Phases = append(p.Phases, sc.phase("connect", "connect", f.Started, at(f.sent)), sc.phase("ttft", "first token", at(f.sent), at(f.firstToken)),
+			sc.phase("decode", "tokens", at(f.firstToken), at(last)), sc.phase("wait", "silence", at(last), at(f.age)))
+	}
+	p.Facts = []fact{
+		{"request id", clean(f.RequestID, maxID)}, {"target", f.Target}, {"workload", f.Workload.Name}, {"started", stamp(f.Started)},
+		{"token events", strconv.Itoa(f.tokens)}, {"silent for", formatAge(f.silence)},
+	}
+}
+
+// scale places moments on the time line.
+type scale struct {
+	start time.Time
+	total time.Duration
+}
+
+func (sc scale) x(at time.Time) float64 {
+	if sc.total <= 0 {
+		return 0
+	}
+	return min(1000, max(0, 1000*at.Sub(sc.start).Seconds()/sc.total.Seconds()))
+}
+
+func (sc scale) phase(class, name string, from, to time.Time) phase {
+	x := sc.x(from)
+	return phase{
+		Class: class, Name: name, At: formatDuration(from.Sub(sc.start)), Took: formatDuration(to.Sub(from)),
+		X: x, W: max(2, sc.x(to)-x), // a bar that cannot be seen says that nothing was there
+	}
+}
+
+// phases are the bars of an ended probe, in the order of time.
+func phases(rec *record, sc scale) []phase {
+	var list []phase
+	if !rec.DialStart.IsZero() {
+		name, to := "connect", rec.Connected
+		if to.IsZero() {
+			name, to = "connect, in vain", rec.Ended
+		}
+		list = append(list, sc.phase("connect", name, rec.DialStart, to))
+	}
+	if rec.Sent.IsZero() {
+		return list
+	}
+	if rec.FirstToken.IsZero() {
+		if !rec.Headers.IsZero() {
+			return append(list, sc.phase("ttft", "until the headers", rec.Sent, rec.Headers), sc.phase("wait", "no token", rec.Headers, rec.Ended))
+		}
+		return append(list, sc.phase("wait", "no answer", rec.Sent, rec.Ended))
+	}
+	list = append(list, firstToken(rec, sc)...)
+	if rec.LastToken.After(rec.FirstToken) {
+		decode := sc.phase("decode", formatCount(rec.events, "token event"), rec.FirstToken, rec.LastToken)
+		decode.Tokens = len(rec.Gaps) > 0
+		list = append(list, decode)
+	}
+	if rec.OK() {
+		return append(list, sc.phase("end", "usage and end", rec.LastToken, rec.Ended))
+	}
+	return append(list, sc.phase("wait", "silence", rec.LastToken, rec.Ended))
+}
+
+// firstToken is the time to first token, cut into what the server told. Where in it the time outside the
+// engine lay nobody knows; it is drawn at the end.
+func firstToken(rec *record, sc scale) []phase {
+	queue, prefill, _, ok := rec.split()
+	if !ok {
+		return []phase{sc.phase("ttft", "first token", rec.Sent, rec.FirstToken)}
+	}
+	scheduled := rec.Sent.Add(queue)
+	prefilled := scheduled.Add(prefill)
+	if prefilled.After(rec.FirstToken) { // the server's clock says more than there was
+		prefilled = rec.FirstToken
+	}
+	return []phase{
+		sc.phase("queue", "queue", rec.Sent, scheduled),
+		sc.phase("prefill", "prefill", scheduled, prefilled),
+		sc.phase("outside", "outside the engine", prefilled, rec.FirstToken),
+	}
+}
+
+// ticks draws every token event on the time line, as one path; at most one a thousandth.
+func ticks(rec *record, sc scale) string {
+	if len(rec.Gaps) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	at, drawn := rec.FirstToken, -1.0
+	for i := -1; i < len(rec.Gaps); i++ {
+		if i >= 0 {
+			at = at.Add(rec.Gaps[i])
+		}
+		if x := sc.x(at); x-drawn >= 1 {
+			fmt.Fprintf(&b, "M%.1f 0v10", x)
+			drawn = x
+		}
+	}
+	return b.String()
+}
+
+// gapChart shows each gap between token events in order.
+type gapChart struct {
+	Top, Label string
+	Path       string // every gap but the longest
+	Longest    string
+	MedianY    float64
+	Median     string
+	P95Y       float64
+	P95        string
+	Max        string
+	MaxAt      int // which gap is the longest, from 1
+	Count      int
+	PerColumn  int // gaps a column shows the longest of
+	Cut        bool
+}
+
+// maxColumns is how many columns can be told apart.
+const maxColumns = 300
+
+func newGapChart(rec *record) *gapChart {
+	n := len(rec.Gaps)
+	if n == 0 {
+		return nil
+	}
+	sorted := slices.Sorted(slices.Values(rec.Gaps))
+	longest := sorted[n-1]
+	top := niceTop(longest)
+	c := &gapChart{Top: formatDuration(top), Count: n, Cut: rec.gapsCut, Max: formatDuration(longest), MaxAt: slices.Index(rec.Gaps, longest) + 1}
+	c.Median, c.P95 = formatDuration(rank(sorted, 0.5)), formatDuration(rank(sorted, 0.95))
+	y := func(d time.Duration) float64 { return chartHeight * (1 - d.Seconds()/max(top.Seconds(), 1e-9)) }
+	c.MedianY, c.P95Y = y(rank(sorted, 0.5)), y(rank(sorted, 0.95))
+	c.PerColumn = (n + maxColumns - 1) / maxColumns
+	columns := (n + c.PerColumn - 1) / c.PerColumn
+	width := chartWidth / float64(max(columns, 20))
+	var path strings.Builder
+	i := 0
+	for gaps := range slices.Chunk(rec.Gaps, c.PerColumn) {
+		d := slices.Max(gaps)
+		bar := fmt.Sprintf("M%.2f 100h%.2fV%.1fh-%.2fz", float64(i)*width, 0.8*width, y(d), 0.8*width)
+		if d == longest && c.Longest == "" {
+			c.Longest = bar
+		} else {
+			path.WriteString(bar)
+		}
+		i++
+	}
+	c.Path = path.String()
+	c.Label = fmt.Sprintf("%s: median %s, 95th percentile %s, longest %s", formatCount(n, "gap"), c.Median, c.P95, c.Max)
+	return c
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }
+
+// facts is what is known of a probe besides its times.
+func facts(rec *record) []fact {
+	list := []fact{
+		{"request id", rec.RequestID}, {"target", rec.Target}, {"workload", rec.Workload.Name},
+		{"scheduled", stamp(rec.Scheduled)}, {"started", stamp(rec.Started) + ", " + formatDuration(rec.StartDelay()) + " late"}, {"ended", stamp(rec.Ended)},
+		{"server address", cmp.Or(rec.RemoteAddr, "–")}, {"HTTP status", "–"}, {"model", cmp.Or(rec.Model, "–")}, {"finish reason", cmp.Or(rec.FinishReason, "–")},
+		{"prompt tokens", count(rec.PromptTokens) + " counted by the server, " + strconv.Itoa(rec.Workload.PromptTokens) + " asked for"},
+		{"cached prompt tokens", count(rec.CachedTokens)},
+		{"output tokens", fmt.Sprintf("%d by %s, %d asked for", rec.OutputTokens, cmp.Or(rec.TokenSource, prober.FromChunks), rec.Workload.OutputTokens)},
+		{"read delay", readDelay(rec)},
+	}
+	if rec.Status != 0 {
+		list[7].Value = strconv.Itoa(rec.Status)
+	}
+	if d, ok := rec.TTFT(); ok {
+		list = append(list, fact{"time to first token", formatDuration(d)})
+	}
+	if d, ok := rec.TTFA(); ok {
+		list = append(list, fact{"time to first answer", formatDuration(d)})
+	}
+	if rec.tpot > 0 {
+		list = append(list, fact{"time per output token", formatDuration(rec.tpot)})
+	}
+	if d, ok := rec.Duration(); ok {
+		list = append(list, fact{"duration", formatDuration(d)})
+	}
+	if !rec.CertExpiry.IsZero() {
+		list = append(list, fact{"certificate expires", stamp(rec.CertExpiry)})
+	}
+	return list
+}
+
+func count(n int) string {
+	if n < 0 {
+		return "not"
+	}
+	return strconv.Itoa(n)
+}
+
+func readDelay(rec *record) string {
+	if !rec.KernelStamps {
+		return "not known: no kernel stamps"
+	}
+	return "at most " + formatDuration(rec.ReadDelay)
+}

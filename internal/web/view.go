@@ -1,0 +1,178 @@
+package web
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// targetView is all that is known of a target at one moment; the page and the API both tell it.
+type targetView struct {
+	name, url, model string
+	labels           []label
+	state            State
+	since            time.Time // zero where the state is Unknown
+	server           Server
+	serverKnown      bool
+	flights          []flightView
+	workloads        []workloadView
+}
+
+type label struct{ Name, Value string }
+
+// workloadView is one workload of a target at one moment.
+type workloadView struct {
+	seriesView
+	plan   *prober.Plan // nil: no longer probed
+	recent recently
+	slow   []slowness
+}
+
+// targets looks at every target, those in trouble first.
+func (s *site) targets(now time.Time) []targetView {
+	flights := s.History.inFlight(now)
+	var views []targetView
+	for _, t := range s.Targets() {
+		views = append(views, s.look(t, flights[t.Name], now))
+	}
+	slices.SortStableFunc(views, func(a, b targetView) int {
+		return cmp.Or(cmp.Compare(a.trouble(), b.trouble()), cmp.Compare(a.name, b.name))
+	})
+	return views
+}
+
+func (s *site) look(t Target, flights []flightView, now time.Time) targetView {
+	v := targetView{name: t.Name, url: shownURL(t.URL), model: t.Model, flights: flights, state: Unknown}
+	for _, name := range slices.Sorted(maps.Keys(t.Labels)) {
+		v.labels = append(v.labels, label{clean(name, maxName), clean(t.Labels[name], maxName)})
+	}
+	if s.Server != nil {
+		v.server, v.serverKnown = s.Server(t.Name)
+		v.server.Version = clean(v.server.Version, maxWord)
+		v.server.Engine = clean(v.server.Engine, maxWord)
+		v.server.Error = clean(v.server.Error, maxError)
+	}
+	v.workloads = workloadsOf(t, s.History.view(t.Name, now))
+	if v.model == "" {
+		v.model = lastModel(v.workloads)
+	}
+	v.model = clean(v.model, maxName)
+	v.judge(cmp.Or(t.SilenceLimit, DefaultSilenceLimit), now)
+	return v
+}
+
+// workloadsOf lists the workloads that a target is probed with in their own order, then those it was.
+func workloadsOf(t Target, kept []seriesView) []workloadView {
+	var views []workloadView
+	for i := range t.Plans {
+		plan := &t.Plans[i]
+		series := seriesView{workload: plan.Name, state: Unknown}
+		at := slices.IndexFunc(kept, func(k seriesView) bool { return k.workload == plan.Name })
+		if at >= 0 {
+			series = kept[at]
+			kept = slices.Delete(kept, at, at+1)
+		}
+		views = append(views, newWorkloadView(series, plan))
+	}
+	for _, series := range kept {
+		views = append(views, newWorkloadView(series, nil))
+	}
+	return views
+}
+
+func newWorkloadView(series seriesView, plan *prober.Plan) workloadView {
+	w := workloadView{seriesView: series, plan: plan, recent: recentOf(series.results)}
+	w.slow = findSlow(w.recent, series.minutes)
+	return w
+}
+
+func lastModel(workloads []workloadView) string {
+	for _, w := range workloads {
+		if len(w.results) > 0 {
+			return w.results[0].Model
+		}
+	}
+	return ""
+}
+
+// judge finds the state of a target: the worst of its workloads' states, for as long as it has been that.
+// A workload that is no longer probed says nothing.
+func (v *targetView) judge(silenceLimit time.Duration, now time.Time) {
+	for _, w := range v.workloads {
+		if w.plan == nil {
+			continue
+		}
+		switch c := cmp.Compare(severity(w.state), severity(v.state)); {
+		case c < 0:
+			v.state, v.since = w.state, w.since
+		case c == 0 && w.state == OK && w.since.After(v.since): // well since the last one is
+			v.since = w.since
+		case c == 0 && w.state != OK && w.since.Before(v.since):
+			v.since = w.since
+		}
+	}
+	if v.state == Failing || len(v.flights) == 0 {
+		return
+	}
+	if f := v.flights[0]; f.silence >= silenceLimit {
+		v.state, v.since = Silent, now.Add(-f.silence)
+	}
+}
+
+func severity(s State) int {
+	return slices.Index([]State{Failing, Silent, WarmingUp, OK, Unknown}, s)
+}
+
+// slow lists what is slow in any workload.
+func (v *targetView) slow() []slowness {
+	var found []slowness
+	for _, w := range v.workloads {
+		if w.plan != nil {
+			found = append(found, w.slow...)
+		}
+	}
+	return found
+}
+
+// trouble orders targets: failing, silent, slow, then the rest.
+func (v *targetView) trouble() int {
+	switch {
+	case v.state == Failing:
+		return 0
+	case v.state == Silent:
+		return 1
+	case len(v.slow()) > 0:
+		return 2
+	}
+	return 3 + severity(v.state)
+}
+
+// kept lists the results that are kept of a workload, newest first: the last ones, then older failures.
+func (w *seriesView) kept() []*record {
+	list := slices.Clone(w.results)
+	seen := make(map[*prober.Probe]bool, len(list))
+	for _, rec := range list {
+		seen[rec.Probe] = true
+	}
+	for _, rec := range w.failures {
+		if !seen[rec.Probe] {
+			list = append(list, rec)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *record) int { return b.Ended.Compare(a.Ended) })
+	return list
+}
+
+// find looks for a kept result by request id; of a failure, the copy that keeps most.
+func (w *seriesView) find(id string) *record {
+	var found *record
+	for _, rec := range slices.Concat(w.failures, w.results) {
+		if rec.RequestID == id && (found == nil || len(rec.Gaps)+len(rec.Body) > len(found.Gaps)+len(found.Body)) {
+			found = rec
+		}
+	}
+	return found
+}

@@ -1,0 +1,173 @@
+package web
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// headline says in one sentence how a target does, and in a second one what to know next to it.
+func headline(v *targetView, now time.Time) (sentence, detail string) {
+	switch v.shown() {
+	case Failing:
+		return failingHeadline(v, now)
+	case Silent:
+		f := v.flights[0]
+		return fmt.Sprintf("No token for %s: a probe waits since %s UTC.", formatAge(f.silence), formatClock(now.Add(-f.silence), now)), silentHint(v.server, v.serverKnown, now)
+	case stateSlow:
+		return slowHeadline(v.slow(), now), slowHint(v)
+	case WarmingUp:
+		return "Warming up: successes do not measure yet.", ""
+	case OK:
+		return okHeadline(v), ""
+	}
+	return "No probe has ended yet.", ""
+}
+
+func failingHeadline(v *targetView, now time.Time) (sentence, detail string) {
+	w := v.failing()
+	sentence = fmt.Sprintf("%s failed in a row: %s.", formatCount(w.consecutive, "probe"), reasonCounts(w.streak()))
+	if w.lastSuccess.IsZero() {
+		return sentence, "None has succeeded since the prober started."
+	}
+	return sentence, fmt.Sprintf("The last success ended at %s UTC, %s ago.", formatClock(w.lastSuccess, now), formatAge(now.Sub(w.lastSuccess)))
+}
+
+// silentHint tells a hang from a full queue, as far as the server's own numbers do.
+func silentHint(s Server, known bool, now time.Time) string {
+	switch {
+	case !known:
+		return "The server's own numbers are not known, so this may be a hang or a full queue."
+	case !s.Up:
+		return "Its metrics page does not answer either."
+	case !s.LastChange.IsZero() && now.Sub(s.LastChange) >= DefaultSilenceLimit:
+		return "The server's own numbers have stood still for " + formatAge(now.Sub(s.LastChange)) + ": the engine hangs."
+	case s.Waiting > 0:
+		return formatNumber(s.Waiting) + " requests wait in its queue and its numbers move: it is full, not hung."
+	}
+	return "The server's own numbers move, so the engine works: look at what lies between."
+}
+
+func slowHeadline(slow []slowness, now time.Time) string {
+	var parts []string
+	for _, s := range slow {
+		part := fmt.Sprintf("%s takes %s, usually %s, since %s UTC (%s)", partNames()[s.part], formatDuration(s.now),
+			formatDuration(s.usual), s.since.UTC().Format("15:04"), formatAge(now.Sub(s.since)))
+		if !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	return "Slow: " + strings.Join(parts, "; ") + "."
+}
+
+// slowHint says what a slow part usually means.
+func slowHint(v *targetView) string {
+	hints := map[Part]string{
+		PartQueue:   "Requests wait to be scheduled: more load than the server can take.",
+		PartPrefill: "The prompt takes longer to compute: longer prompts beside it, or a slower machine.",
+		PartOutside: "The time passes outside the engine: network, proxy, HTTP server or tokenizer.",
+		PartDecode:  "Each token takes longer: larger batches, prefills in between, or a slower machine.",
+		PartConnect: "DNS, TCP or TLS take longer: look at the network.",
+		PartTTFT:    "The server does not tell queue and prefill of a request, so the part is not known.",
+	}
+	part := v.slow()[0].part
+	if part == PartTTFT && v.serverKnown && v.server.Waiting > 0 {
+		return formatNumber(v.server.Waiting) + " requests wait in the server's queue."
+	}
+	return hints[part]
+}
+
+func okHeadline(v *targetView) string {
+	for _, w := range v.workloads {
+		if w.recent.probes == 0 {
+			continue
+		}
+		text := "First token in " + formatDuration(w.recent.ttft)
+		if w.recent.itl > 0 {
+			text += ", then one every " + formatDuration(w.recent.itl)
+		}
+		if usual(w.minutes, func(m minute) time.Duration { return m.ttft }) > 0 {
+			text += ", as usual"
+		}
+		return text + "."
+	}
+	return "Probes succeed; none has measured yet."
+}
+
+// why explains a failing target.
+type why struct {
+	Workload string
+	Reasons  []reasonCount
+	Last     string // reason of the last failure
+	LastAt   string
+	LastID   string
+	Status   int
+	Error    string
+	Body     string
+	Means    string
+	Check    []string
+}
+
+type reasonCount struct {
+	Reason prober.Reason
+	Count  int
+}
+
+// newWhy is nil for a target that does not fail.
+func newWhy(v *targetView, now time.Time) *why {
+	if v.state != Failing {
+		return nil
+	}
+	w := v.failing()
+	last := w.failures[0]
+	a := adviceFor(last.Reason)
+	return &why{
+		Workload: w.workload, Reasons: countReasons(w.streak()), Last: string(last.Reason), LastAt: formatClock(last.Ended, now),
+		LastID: last.RequestID, Status: last.Status, Error: last.errText, Body: last.Body, Means: a.Means, Check: a.Check,
+	}
+}
+
+// failing is the workload that has failed for longest.
+func (v *targetView) failing() *workloadView {
+	var worst *workloadView
+	for i := range v.workloads {
+		w := &v.workloads[i]
+		if w.plan != nil && w.state == Failing && (worst == nil || w.since.Before(worst.since)) {
+			worst = w
+		}
+	}
+	return worst
+}
+
+// streak lists the kept failures since the last success, newest first.
+func (w *seriesView) streak() []*record { return w.failures[:min(w.consecutive, len(w.failures))] }
+
+// countReasons counts failures by reason, the most frequent first.
+func countReasons(failures []*record) []reasonCount {
+	var counts []reasonCount
+	for _, rec := range failures {
+		i := slices.IndexFunc(counts, func(c reasonCount) bool { return c.Reason == rec.Reason })
+		if i < 0 {
+			counts = append(counts, reasonCount{rec.Reason, 1})
+			continue
+		}
+		counts[i].Count++
+	}
+	slices.SortStableFunc(counts, func(a, b reasonCount) int { return b.Count - a.Count })
+	return counts
+}
+
+func reasonCounts(failures []*record) string {
+	var parts []string
+	for _, c := range countReasons(failures) {
+		parts = append(parts, string(c.Reason)+" ×"+strconv.Itoa(c.Count))
+	}
+	if len(parts) == 1 {
+		return string(failures[0].Reason)
+	}
+	return strings.Join(parts, ", ")
+}

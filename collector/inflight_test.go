@@ -1,0 +1,119 @@
+package collector
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+func ages(t *testing.T, target *Target) [3]float64 {
+	t.Helper()
+	all := short(t, target)
+	return [3]float64{all["llm_probe_in_flight"], all["llm_probe_oldest_in_flight_seconds"], all["llm_probe_silence_seconds"]}
+}
+
+func TestAgeAndSilence(t *testing.T) {
+	type moment struct {
+		at   time.Duration
+		do   func(*stage)
+		want [3]float64 // in flight, oldest, silence
+	}
+	tests := []struct {
+		name    string
+		warmup  bool
+		moments []moment
+	}{
+		{name: "a healthy long answer is old, never silent", moments: []moment{
+			{0, send, [3]float64{1, 0, 0}},
+			{sec, token, [3]float64{1, 1, 0}},
+			{2 * sec, stream(100, 250*ms), [3]float64{1, 27, 0}},
+			{27100 * ms, nil, [3]float64{1, 27.1, 0.1}},
+			{28 * sec, good, [3]float64{0, 0, 0}},
+		}},
+		{name: "a hang while connecting", moments: []moment{
+			{7 * sec, nil, [3]float64{1, 7, 7}},
+			{60 * sec, fail(prober.ReasonTimeout), [3]float64{0, 0, 0}},
+		}},
+		{name: "before the first token the silence counts from the start", moments: []moment{
+			{3 * sec, send, [3]float64{1, 3, 3}},
+			{10 * sec, nil, [3]float64{1, 10, 10}},
+		}},
+		{name: "a hang in mid stream", moments: []moment{
+			{0, send, [3]float64{1, 0, 0}},
+			{sec, stream(10, 100*ms), [3]float64{1, 2, 0}},
+			{12 * sec, nil, [3]float64{1, 12, 10}},
+			{13 * sec, token, [3]float64{1, 13, 0}},
+		}},
+		{name: "a token that was read late ended the silence when it came", moments: []moment{
+			{10 * sec, stamped(9 * sec), [3]float64{1, 10, 1}},
+		}},
+		{name: "a hang in warm-up", warmup: true, moments: []moment{
+			{9 * sec, nil, [3]float64{1, 9, 9}},
+		}},
+		{name: "abandoned", moments: []moment{
+			{9 * sec, abandon, [3]float64{0, 0, 0}},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := chat(128)
+				target := chatTarget(w)
+				s := begin(target, w, tt.warmup)
+				for _, m := range tt.moments {
+					s.until(m.at)
+					if m.do != nil {
+						m.do(s)
+					}
+					if d := cmp.Diff(m.want, ages(t, target)); d != "" {
+						t.Errorf("%v after the start: in flight, oldest, silence (-want +got):\n%s", m.at, d)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The oldest probe need not be the one that has been silent for longest.
+func TestOldestAndMostSilentDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := chat(128)
+		target := chatTarget(w)
+		old := begin(target, w, false)
+		old.until(4 * sec)
+		silent := begin(target, w, false)
+		old.until(10 * sec)
+		token(old)
+		if d := cmp.Diff([3]float64{2, 10, 6}, ages(t, target)); d != "" {
+			t.Errorf("in flight, oldest, silence (-want +got):\n%s", d)
+		}
+		good(old)
+		if d := cmp.Diff([3]float64{1, 6, 6}, ages(t, target)); d != "" {
+			t.Errorf("without the old one (-want +got):\n%s", d)
+		}
+		good(silent)
+	})
+}
+
+// The timer of a verdict does not outlive its probe: nothing is armed once the probe has ended. (A timer that
+// fires for a probe that is gone would find no flight; the bubble of synctest would wait for it.)
+func TestTimerEndsWithTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := chat(128)
+		target := chatTarget(w, SLO{Name: "smooth", Indicator: IndicatorITLMax, Threshold: time.Hour})
+		s := begin(target, w, false)
+		token(s)
+		f := target.workloads["chat"].inFlight.flights[s.result.Probe]
+		if want := time.Now().Add(time.Hour); !f.armed.Equal(want) {
+			t.Errorf("the timer is armed for %v, want %v", f.armed, want)
+		}
+		good(s)
+		if f.timer.Stop() {
+			t.Error("the timer was still running")
+		}
+	})
+}

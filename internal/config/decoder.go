@@ -104,7 +104,7 @@ func keysOf[T any](fields []field[T]) []string {
 
 // join returns the path of key inside path.
 func join(path, key string) string {
-	if key = clip(key); strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if key = clip(key); key == "" || strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		key = strconv.Quote(key) // a problem is one line
 	}
 	if path == "" {

@@ -12,9 +12,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of what aliases may expand to. A thousand targets take about 30,000 nodes.
+// Bounds of what aliases may expand to. A thousand targets take about 30,000 nodes; this many take 50 MB.
 const (
-	maxNodes = 1_000_000
+	maxNodes = 250_000
 	maxDepth = 64
 )
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -65,7 +66,7 @@ func fold(s string) string {
 func distance(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	if len(s) > maxName || len(t) > maxName {
-		return maxName
+		return math.MaxInt
 	}
 	var older, old []int
 	row := make([]int, len(t)+1)

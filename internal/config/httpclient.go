@@ -57,7 +57,7 @@ func (d *decoder) conform(key string, n *yaml.Node, t reflect.Type) {
 		d.conformMapping(key, n, t)
 	case t.Kind() == reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
-			d.problem(n, key, "must be a list such as [a, b], not %s", article(n))
+			d.hinted(n, key, "write [a, b]", "must be a list, not %s", article(n))
 			return
 		}
 		for i, item := range n.Content {

@@ -156,7 +156,7 @@ func shift(v float64, places int) float64 {
 func names(read reader[string]) reader[[]value[string]] {
 	return func(d *decoder, key string, n *yaml.Node) ([]value[string], bool) {
 		if n.Kind != yaml.SequenceNode {
-			d.problem(n, key, "must be a list such as [a, b], not %s", article(n))
+			d.hinted(n, key, listHint(n), "must be a list, not %s", article(n))
 			return nil, false
 		}
 		list := []value[string]{}
@@ -171,6 +171,14 @@ func names(read reader[string]) reader[[]value[string]] {
 		}
 		return list, true
 	}
+}
+
+// listHint says how to write the list of one that n was meant as.
+func listHint(n *yaml.Node) string {
+	if n.Kind != yaml.ScalarNode || n.Value == "" {
+		return "write [a, b]"
+	}
+	return fmt.Sprintf("did you mean [%s]?", clip(n.Value))
 }
 
 // texts returns the usable items of a list.

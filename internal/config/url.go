@@ -14,6 +14,7 @@ import (
 func parseURL(text string, schemes ...string) (u *url.URL, msg, hint string) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" || u.Opaque != "" {
+		hint = fmt.Sprintf("write %s://HOST:PORT", schemes[0])
 		if again, err := url.Parse("http://" + text); err == nil && again.Host != "" && !strings.Contains(text, "@") && !strings.Contains(text, "//") {
 			hint = fmt.Sprintf("did you mean %q?", clip(again.String()))
 		}

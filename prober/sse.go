@@ -230,3 +230,11 @@ func (s *sseReader) shift(to []byte) {
 	}
 	s.begin = 0
 }
+
+// peek returns the first bytes of the stream without taking them.
+func (s *sseReader) peek() []byte {
+	if s.end == 0 {
+		_ = s.fill() // the error comes again with next
+	}
+	return s.buf[:s.end]
+}

@@ -1,0 +1,119 @@
+//go:build linux && (amd64 || arm64)
+
+package prober
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernelStamps reads from a TCP socket and learns when the kernel received what it read (SO_TIMESTAMPNS,
+// socket(7)). It goes around net.TCPConn only for the system call itself: waiting, deadlines and closing stay
+// with the runtime. Buffers are kept, so that a read allocates nothing; unix.Recvmsg allocates five times.
+type kernelStamps struct {
+	conn *net.TCPConn
+	raw  syscall.RawConn
+
+	receive func(fd uintptr) bool // bound once: a closure a read would be an allocation
+	buffer  []byte
+	iov     unix.Iovec
+	msg     unix.Msghdr
+	control [8]uint64 // for its alignment
+	n       int
+	errno   syscall.Errno
+}
+
+// newKernelStamps returns nil where conn is no TCP socket or the kernel refuses.
+func newKernelStamps(conn net.Conn) *kernelStamps {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	refused := error(nil)
+	if err := raw.Control(func(fd uintptr) {
+		refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+	}); err != nil || refused != nil {
+		return nil
+	}
+	k := &kernelStamps{conn: tcp, raw: raw}
+	k.receive = k.recvmsg
+	return k
+}
+
+// read is Read with the kernel's stamp of the last byte; the stamp is zero where the kernel gave none.
+func (k *kernelStamps) read(p []byte) (n int, stamp time.Time, err error) {
+	if len(p) == 0 {
+		return 0, time.Time{}, nil
+	}
+	k.buffer = p
+	err = k.raw.Read(k.receive)
+	k.buffer = nil
+	switch {
+	case err != nil:
+		return 0, time.Time{}, err
+	case k.errno != 0:
+		return 0, time.Time{}, &net.OpError{
+			Op: "read", Net: "tcp", Source: k.conn.LocalAddr(), Addr: k.conn.RemoteAddr(),
+			Err: os.NewSyscallError("recvmsg", k.errno),
+		}
+	case k.n == 0:
+		return 0, time.Time{}, io.EOF
+	}
+	return k.n, k.stamp(), nil
+}
+
+// recvmsg makes the system call; it reports false where the socket has nothing to read.
+func (k *kernelStamps) recvmsg(fd uintptr) bool {
+	k.iov.Base = &k.buffer[0]
+	k.iov.SetLen(len(k.buffer))
+	k.msg = unix.Msghdr{Iov: &k.iov, Control: (*byte)(unsafe.Pointer(&k.control))}
+	k.msg.SetIovlen(1)
+	k.msg.SetControllen(int(unsafe.Sizeof(k.control)))
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&k.msg)), 0)
+		if errno == unix.EINTR {
+			continue
+		}
+		k.n, k.errno = int(n), errno
+		return errno != unix.EAGAIN
+	}
+}
+
+// stamp finds the time stamp among the control messages. SO_TIMESTAMPNS is the only one asked for.
+func (k *kernelStamps) stamp() time.Time {
+	m := (*struct {
+		header unix.Cmsghdr
+		stamp  unix.Timespec
+	})(unsafe.Pointer(&k.control))
+	if uintptr(k.msg.Controllen) < unsafe.Sizeof(*m) || m.header.Level != unix.SOL_SOCKET || m.header.Type != unix.SO_TIMESTAMPNS {
+		return time.Time{}
+	}
+	return time.Unix(m.stamp.Unix())
+}
+
+// segments counts the TCP segments with data received so far. waiting is how many bytes of them are still unread,
+// full the size of a segment that holds as much as fits. ok is false where the kernel does not say.
+func (k *kernelStamps) segments() (count, waiting, full int, ok bool) {
+	if k == nil {
+		return 0, 0, 0, false
+	}
+	err := k.raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil {
+			return
+		}
+		waiting, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+		count, full, ok = int(info.Data_segs_in), int(info.Advmss), err == nil && info.Advmss > 0
+	})
+	return count, waiting, full, ok && err == nil
+}

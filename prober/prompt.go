@@ -1,0 +1,186 @@
+package prober
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// prompt is the words of one probe.
+type prompt struct {
+	system string // empty: none of ours
+	user   string
+}
+
+func (p prompt) messages() []message {
+	user := message{"user", p.user}
+	if p.system == "" {
+		return []message{user}
+	}
+	return []message{{"system", p.system}, user}
+}
+
+func (p prompt) text() string { return p.user }
+
+// fit is how prompts of a workload get their exact length on one server: from words that are one token each in
+// its tokenizer, any so many of them have that many tokens. Nothing needs to be asked for a probe, and no two
+// prompts are alike, from the first cache block on.
+type fit struct {
+	words  []string
+	system int // words in a system message of ours; 0: none is sent
+	user   int // words in the user's message
+}
+
+// lead begins a message: it gives the first word the space before it that all others have. A word with and
+// without one are different tokens.
+const lead = "Words:"
+
+// draw makes a new prompt.
+func (f *fit) draw(random *rand.Rand) prompt {
+	p := prompt{user: f.message(f.user, random)}
+	if f.system > 0 {
+		p.system = f.message(f.system, random)
+	}
+	return p
+}
+
+func (f *fit) message(words int, random *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString(lead)
+	for range words {
+		b.WriteByte(' ')
+		b.WriteString(f.words[random.IntN(len(f.words))])
+	}
+	return b.String()
+}
+
+const (
+	// enoughWords makes 64^10 beginnings before the first block of 16 tokens is full.
+	enoughWords = 64
+	// maxTokenizeCalls bounds the search. Large vocabularies need one call, one of 8,000 tokens needs about 50.
+	maxTokenizeCalls = 150
+	// longTemplate is how many tokens a template may add before it is taken to bring a system prompt of its own,
+	// whose cache blocks all requests would share. Templates without one add 3 to 15.
+	longTemplate = 24
+	// systemWords is enough for a random beginning of the first cache block.
+	systemWords = 8
+	// verifications is how many random prompts must have the exact length before it is believed.
+	verifications = 3
+	// assumedTemplate is what a chat template adds, until usage tells.
+	assumedTemplate = 12
+)
+
+//go:embed words.txt
+var wordList string
+
+// candidates are common English words; nearly all are one token in every large vocabulary.
+func candidates() []string { return strings.Fields(wordList) }
+
+// errNoTokenizer: the server cannot count tokens, or not as it counts those of a request.
+var errNoTokenizer = errors.New("the server does not tell how it tokenizes")
+
+// guess is the fit to begin with where the server has no tokenizer to ask; learn corrects it from usage.
+func guess(w *Workload) *fit {
+	f := &fit{words: candidates(), user: w.PromptTokens - 2}
+	if w.API == Chat {
+		f.user -= assumedTemplate
+	}
+	f.user = max(1, f.user)
+	return f
+}
+
+// learn corrects the length by the server's own count of a prompt's tokens.
+func (f *fit) learn(want, got int) { f.user = max(1, f.user+want-got) }
+
+// counter tells how many tokens a request with the given prompt has, template included, or how many a bare text
+// has if bare is set.
+type counter func(ctx context.Context, p prompt, bare bool) (int, error)
+
+// findFit finds words that are one token each and how many of them make the prompt exactly as long as asked.
+func findFit(ctx context.Context, w *Workload, count counter, random *rand.Rand) (*fit, error) {
+	s := &wordSearch{count: count}
+	if err := s.search(ctx); err != nil {
+		return nil, err
+	}
+	if len(s.found) < enoughWords {
+		return nil, fmt.Errorf("%w: only %d of its words are one token each", errNoTokenizer, len(s.found))
+	}
+	f := &fit{words: s.found, user: systemWords}
+	around, err := f.overhead(ctx, count, random)
+	if err != nil {
+		return nil, err
+	}
+	if w.API == Chat && around > longTemplate {
+		f.system = systemWords
+		if around, err = f.overhead(ctx, count, random); err != nil {
+			return nil, err
+		}
+	}
+	f.user = w.PromptTokens - around
+	if f.user < 1 {
+		return nil, &unfitError{fmt.Errorf("prompt_tokens: %d leaves no room: the server's template alone has %d tokens", w.PromptTokens, around)}
+	}
+	for range verifications {
+		got, err := count(ctx, f.draw(random), false)
+		if err != nil {
+			return nil, err
+		}
+		if got != w.PromptTokens {
+			return nil, fmt.Errorf("%w: a prompt meant to have %d tokens has %d", errNoTokenizer, w.PromptTokens, got)
+		}
+	}
+	return f, nil
+}
+
+// overhead is how many tokens a request has beside the user's words.
+func (f *fit) overhead(ctx context.Context, count counter, random *rand.Rand) (int, error) {
+	n, err := count(ctx, f.draw(random), false)
+	return n - f.user, err
+}
+
+// wordSearch sorts out the words that are one token each: a list of them has as many tokens as words, so a list
+// that has not is halved.
+type wordSearch struct {
+	count counter
+	base  int // tokens of the lead
+	calls int
+	found []string
+}
+
+func (s *wordSearch) search(ctx context.Context) (err error) {
+	if s.base, err = s.count(ctx, prompt{user: lead}, true); err != nil {
+		return err
+	}
+	for list := range slices.Chunk(candidates(), enoughWords) {
+		if err := s.sift(ctx, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *wordSearch) sift(ctx context.Context, list []string) error {
+	if len(s.found) >= enoughWords || s.calls >= maxTokenizeCalls {
+		return nil
+	}
+	s.calls++
+	n, err := s.count(ctx, prompt{user: lead + " " + strings.Join(list, " ")}, true)
+	switch {
+	case err != nil:
+		return err
+	case n-s.base == len(list):
+		s.found = append(s.found, list...)
+		return nil
+	case len(list) == 1:
+		return nil
+	}
+	half := len(list) / 2
+	if err := s.sift(ctx, list[:half]); err != nil {
+		return err
+	}
+	return s.sift(ctx, list[half:])
+}

@@ -1,0 +1,304 @@
+package prober
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+)
+
+// Options are what a runner needs beside its target. The zero value of each is valid.
+type Options struct {
+	Observer  Observer   // nil: nobody is told
+	Logger    log.Logger // nil: nothing is logged
+	UserAgent string
+	Dial      DialFunc // nil: DefaultDial
+	// Seed differs between replicas, so that they do not probe at the same instant.
+	Seed uint64
+}
+
+// rewarmPause is the least time between two warm-ups for a restart: a server that restarts over and over is
+// still measured.
+const rewarmPause = 10 * time.Minute
+
+// Runner probes one target: every workload on its own schedule, in an open loop.
+type Runner struct {
+	target Target
+	opts   Options
+	logger log.Logger
+	client *client
+	server *server
+	lanes  []*lane
+
+	drain     chan struct{}
+	drainOnce sync.Once
+	probes    sync.WaitGroup
+
+	mu   sync.Mutex
+	warm warmup
+}
+
+// lane is one workload of a target.
+type lane struct {
+	plan     Plan
+	schedule *Schedule
+	inFlight int    // guarded by Runner.mu
+	seen     int    // warm-up probes that had begun at the last slot; guarded by Runner.mu
+	state    record // has its own lock
+}
+
+// warmup is the state of a target's warm-up.
+type warmup struct {
+	left  int  // successes still to come
+	busy  bool // one of its probes is under way
+	begun int  // its probes so far
+	again time.Time
+}
+
+// NewRunner prepares a target. The error is about its HTTP client configuration, such as an unreadable
+// certificate.
+func NewRunner(t Target, o Options) (*Runner, error) {
+	if o.Observer == nil {
+		o.Observer = Observers(nil)
+	}
+	if o.Logger == nil {
+		o.Logger = log.NewNopLogger()
+	}
+	if o.Dial == nil {
+		o.Dial = DefaultDial
+	}
+	logger := log.With(o.Logger, "target", t.Name)
+	c, err := newClient(&t, o.Dial, o.UserAgent)
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{
+		target: t, opts: o, logger: logger, client: c, server: newServer(c, logger, newRandom()),
+		drain: make(chan struct{}), warm: warmup{left: t.Warmup},
+	}
+	for i := range t.Plans {
+		p := t.Plans[i]
+		phase := Phase(t.Name, p.Name, o.Seed, p.Interval)
+		l := &lane{plan: p, schedule: NewSchedule(p.Arrival, p.Interval, phase, newRandom())}
+		l.state.logger = log.With(logger, "workload", p.Name)
+		r.lanes = append(r.lanes, l)
+	}
+	return r, nil
+}
+
+// newRandom is seeded by the operating system: prompts must not repeat after a restart either.
+func newRandom() *rand.Rand {
+	var seed [32]byte
+	_, _ = crand.Read(seed[:]) // never fails (crypto/rand)
+	return rand.New(rand.NewChaCha8(seed))
+}
+
+// Run probes until the context is cancelled or Drain was called. A cancelled context abandons the probes in
+// flight. Run returns when no probe is left.
+func (r *Runner) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errAbandoned)
+	var lanes sync.WaitGroup
+	for _, l := range r.lanes {
+		lanes.Go(func() { r.run(ctx, l) })
+	}
+	lanes.Wait()
+	r.probes.Wait()
+}
+
+// Drain ends the schedule; probes in flight go on to their end, and then Run returns.
+func (r *Runner) Drain() { r.drainOnce.Do(func() { close(r.drain) }) }
+
+// WarmUp is to be called when the server has restarted: what was known about it is forgotten, and its next
+// successful probes measure nothing (at most once in ten minutes).
+func (r *Runner) WarmUp() {
+	r.server.forget()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.After(r.warm.again) {
+		r.warm.left = r.target.Warmup
+		r.warm.again = now.Add(rewarmPause)
+		level.Info(r.logger).Log("msg", "the server has restarted, warming up", "probes", r.warm.left)
+	}
+}
+
+// Once sends one probe of a workload now, outside the schedule and without warm-up.
+func (r *Runner) Once(ctx context.Context, workload string) (*Result, error) {
+	for _, l := range r.lanes {
+		if l.plan.Name == workload {
+			return r.probe(ctx, l, time.Now(), false), nil
+		}
+	}
+	return nil, fmt.Errorf("target %q has no workload %q", r.target.Name, workload)
+}
+
+// run waits for the slots of one workload.
+func (r *Runner) run(ctx context.Context, l *lane) {
+	due, _ := l.schedule.Next(time.Now())
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.drain:
+			return
+		case <-timer.C:
+		}
+		r.fire(ctx, l, due)
+		next, missed := l.schedule.Next(time.Now())
+		for range missed {
+			r.miss(l) // the prober itself was asleep
+		}
+		due = next
+		timer.Reset(time.Until(due))
+	}
+}
+
+func (r *Runner) miss(l *lane) { r.opts.Observer.Missed(r.target.Name, l.plan.Name) }
+
+// fire uses one slot: it starts a probe, or counts the slot as missed. It never waits.
+func (r *Runner) fire(ctx context.Context, l *lane, due time.Time) {
+	r.mu.Lock()
+	covered := r.warm.begun > l.seen
+	l.seen = r.warm.begun
+	switch {
+	case !r.server.runs(&l.plan.Workload):
+		r.mu.Unlock()
+		r.miss(l)
+	case r.warm.left > 0 && r.warm.busy:
+		r.mu.Unlock()
+		if !covered { // one probe of the warm-up has taken the whole interval
+			r.miss(l)
+		}
+	case r.warm.left > 0:
+		r.warm.busy = true
+		r.mu.Unlock()
+		r.probes.Go(func() { r.warmUp(ctx, l, due) })
+	case l.inFlight >= l.plan.MaxInFlight:
+		r.mu.Unlock()
+		r.miss(l)
+	default:
+		l.inFlight++
+		r.mu.Unlock()
+		r.probes.Go(func() {
+			r.probe(ctx, l, due, false)
+			r.mu.Lock()
+			l.inFlight--
+			r.mu.Unlock()
+		})
+	}
+}
+
+// warmUp sends the probes of the warm-up one after another, the workloads in turn, until enough have succeeded
+// or one has not.
+func (r *Runner) warmUp(ctx context.Context, first *lane, due time.Time) {
+	defer func() {
+		r.mu.Lock()
+		r.warm.busy = false
+		r.mu.Unlock()
+	}()
+	at := 0
+	for r.lanes[at] != first {
+		at++
+	}
+	for {
+		r.mu.Lock()
+		r.warm.begun++
+		r.mu.Unlock()
+		ok := r.probe(ctx, r.lanes[at%len(r.lanes)], due, true).OK()
+		r.mu.Lock()
+		if ok {
+			r.warm.left--
+		}
+		more := ok && r.warm.left > 0
+		r.mu.Unlock()
+		select {
+		case <-r.drain:
+			return
+		default:
+		}
+		if !more {
+			return
+		}
+		at++
+		due = time.Now()
+	}
+}
+
+// probe runs one probe to its end and tells the observer.
+func (r *Runner) probe(ctx context.Context, l *lane, due time.Time, warm bool) *Result {
+	res := &Result{
+		Probe: &Probe{
+			Target: r.target.Name, Workload: &l.plan.Workload, RequestID: "probe-" + crand.Text(),
+			Warmup: warm, Scheduled: due, Started: time.Now(),
+		},
+		PromptTokens: -1, CachedTokens: -1,
+	}
+	r.opts.Observer.Started(res.Probe)
+	ctx, cancel := context.WithDeadlineCause(ctx, res.Started.Add(l.plan.Timeout), fmt.Errorf("%w: no end after %s", errTimeout, l.plan.Timeout))
+	defer cancel()
+	err := r.attempt(ctx, l, res)
+	res.Ended = time.Now()
+	var f *failure
+	var unfit *unfitError
+	switch {
+	case err == nil:
+	case errors.Is(err, errAbandoned):
+		res.Abandoned = true
+	case errors.As(err, &unfit):
+		res.Abandoned = true
+		level.Error(r.logger).Log("msg", "workload cannot run on this server and is not sent", "workload", l.plan.Name, "err", err, "recheck", unfitRecheck)
+	case errors.As(err, &f):
+		res.Reason, res.Err = f.reason, err
+	default:
+		res.Reason, res.Err = ReasonInternal, err
+	}
+	r.server.learn(res)
+	l.state.note(res)
+	r.opts.Observer.Ended(res)
+	if unfit != nil {
+		r.miss(l)
+	}
+	return res
+}
+
+// attempt sends the request, and sends it again without a field that the server refuses if that changes nothing
+// of its shape. A panic is a failure like any other.
+func (r *Runner) attempt(ctx context.Context, l *lane, res *Result) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			level.Error(r.logger).Log("msg", "panic in a probe", "panic", p, "stack", string(debug.Stack()))
+			err = failf(ReasonInternal, "panic: %v", p)
+		}
+	}()
+	w := &l.plan.Workload
+	for {
+		var req request
+		if req, res.Model, err = r.server.request(ctx, w, res.RequestID); err != nil {
+			return err
+		}
+		err = r.client.stream(ctx, req, l.plan.StallTimeout, res, r.opts.Observer)
+		var f *failure
+		if !errors.As(err, &f) || f.reason != ReasonBadRequest {
+			return err
+		}
+		drop, tell := r.server.refused(w, res.Body)
+		if tell != "" {
+			return fmt.Errorf("%w (if the server cannot take %s, add it to the workload's drop_fields)", err, tell)
+		}
+		if drop == "" || !r.server.drop(drop) {
+			return err
+		}
+		level.Warn(r.logger).Log("msg", "the server refuses a field, sending without it", "workload", w.Name, "field", drop, "err", err)
+		res.Suspect |= SuspectFieldRefused
+		res.Body, res.Status = "", 0
+	}
+}

@@ -173,7 +173,7 @@ func TestScrapesBetweenIncrements(t *testing.T) {
 			}
 		})
 	}
-	for i := range 200 {
+	for i := range 40 {
 		ts.Set([][]*Target{{a}, {a, b}}[i%2])
 		b.SetSLOs([]SLO{{Name: "works", Indicator: IndicatorSuccess, Objective: 0.9}, {Name: fmt.Sprint(i), Indicator: IndicatorTTFT, Threshold: time.Second}})
 		all := series(t, ts)

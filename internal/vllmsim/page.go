@@ -156,7 +156,7 @@ func pythonFloat(v float64) string {
 	}
 	if point := strings.Index(s, "."); v > 0 && point > 6 {
 		mantissa := strings.TrimRight(s[:1]+"."+s[1:point]+s[point+1:], "0.")
-		return fmt.Sprintf("%se+%02d", mantissa, point-1)
+		return fmt.Sprintf("%se+0%d", mantissa, point-1) // the 0 is there for larger exponents, too
 	}
 	return s
 }

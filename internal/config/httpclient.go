@@ -110,7 +110,7 @@ func (d *decoder) conformMapping(key string, n *yaml.Node, t reflect.Type) {
 		case strings.HasSuffix(name.Value, "_ref"):
 			d.hinted(name, at, "write "+strings.TrimSuffix(name.Value, "_ref")+"_file", "there is no secret manager to refer to")
 			continue
-		case refusals()[name.Value] != "" && child.Value == "true":
+		case refusals()[name.Value] != "" && child.ShortTag() == "!!bool" && strings.EqualFold(child.Value, "true"):
 			d.problem(name, at, "%s", refusals()[name.Value])
 			continue
 		}

@@ -124,6 +124,8 @@ func (p page) encode() ([]byte, error) {
 		for _, entry := range child(&root, section).Content {
 			redact(child(entry, "extra_body"))
 			redactClient(child(entry, "http_client_config"))
+			redactURL(child(entry, "metrics_url"))
+			redactURL(child(entry, "health_url"))
 		}
 	}
 	var out bytes.Buffer
@@ -214,12 +216,26 @@ func hide(n *yaml.Node) {
 	}
 }
 
-// redactURL hides the user information of a URL.
+// redactURL hides the user information of a URL and what the names in its query say is secret.
 func redactURL(n *yaml.Node) {
-	if u, err := url.Parse(n.Value); err == nil && u.User != nil {
-		u.User = url.User(secret)
-		n.SetString(u.String())
+	u, err := url.Parse(n.Value)
+	if err != nil || (u.User == nil && u.RawQuery == "") {
+		return
 	}
+	if u.User != nil {
+		u.User = url.User(secret)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil { // no telling what is secret
+		u.RawQuery = url.QueryEscape(secret)
+	}
+	for key := range query {
+		if smells(key) {
+			query.Set(key, secret)
+			u.RawQuery = query.Encode()
+		}
+	}
+	n.SetString(u.String())
 }
 
 // redactUser hides a user name that stands without a password: then it is the token itself.

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// secrets is a configuration with SECRET1 to SECRET20, each in another place, and with things beside them
+// secrets is a configuration with SECRET1 to SECRET23, each in another place, and with things beside them
 // that are none.
 const secrets = `
 workloads:
@@ -39,9 +39,13 @@ targets:
       oauth2:
         client_id: shown6
         client_secret: SECRET16
-        token_url: http://SECRET17@idp/token
+        token_url: http://SECRET17@idp/token?client_secret=SECRET23
         endpoint_params: {password: SECRET18}
         tls_config: {cert: shown7, key: SECRET19}
+  - name: pages
+    url: http://h:6
+    metrics_url: http://h:6/metrics?api_key=SECRET21&view=shown8
+    health_url: http://h:6/health?token=SECRET22;a
   - name: bearer
     url: http://h:5
     http_client_config: {bearer_token: SECRET20}
@@ -56,7 +60,7 @@ func TestRedactedShowsNoSecret(t *testing.T) {
 	if found := regexp.MustCompile(`SECRET\d+|31415926`).FindAllString(string(out), -1); found != nil {
 		t.Errorf("shown: %v in\n%s", found, out)
 	}
-	for i := 1; i <= 7; i++ {
+	for i := 1; i <= 8; i++ {
 		if shown := fmt.Sprintf("shown%d", i); !strings.Contains(string(out), shown) {
 			t.Errorf("%s is not shown", shown)
 		}

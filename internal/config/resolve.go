@@ -122,23 +122,21 @@ func (d *decoder) targets(raw rawConfig, c *Config) []*Target {
 	for i, e := range raw.targets.v {
 		t := d.target(e, c)
 		list = append(list, t)
-		if t.URL == nil { // reported
-			if t.Name != "" {
-				seen[t.Name] = e
+		if t.URL != nil {
+			place := fmt.Sprintf("%q %q %q %q %q", t.URL.Scheme, hostPort(t.URL), t.URL.EscapedPath(), t.Model, t.IPFamily)
+			twin := slices.IndexFunc(twins[place], func(j int) bool { return sameRequests(t, list[j]) })
+			twins[place] = append(twins[place], i)
+			if twin >= 0 {
+				first := raw.targets.v[twins[place][twin]]
+				d.problem(e.raw.url.at, e.key+".url", "sends the same requests as %s", d.same(first.raw.url.at, first.key))
+				continue // of the same name too, if they have none of their own
 			}
-			continue
 		}
-		place := fmt.Sprintf("%q %q %q %q %q", t.URL.Scheme, hostPort(t.URL), t.URL.EscapedPath(), t.Model, t.IPFamily)
-		twin := slices.IndexFunc(twins[place], func(j int) bool { return sameRequests(t, list[j]) })
-		twins[place] = append(twins[place], i)
-		if twin >= 0 {
-			first := raw.targets.v[twins[place][twin]]
-			d.problem(e.raw.url.at, e.key+".url", "sends the same requests as %s", d.same(first.raw.url.at, first.key))
-		} else if first, ok := seen[t.Name]; ok {
+		if first, ok := seen[t.Name]; ok {
 			d.nameTaken(e, first, t.Name)
-			continue
+		} else if t.Name != "" {
+			seen[t.Name] = e
 		}
-		seen[t.Name] = e
 	}
 	return list
 }

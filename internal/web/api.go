@@ -328,31 +328,37 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Write(append(data, '\n')) //nolint:errcheck // the reader has gone
 }
 
-// prefersJSON reports whether a client that sent this Accept header would rather have JSON than HTML. What
-// says nothing of either, as curl does, gets HTML.
+// prefersJSON reports whether a client that sent this Accept header would rather have JSON than HTML: it
+// weighs JSON higher or, at the same weight, names it and not HTML. What says nothing of either, as curl
+// does, gets HTML.
 func prefersJSON(accept string) bool {
-	return quality(accept, "application/json") > quality(accept, "text/html")
+	json, jsonNamed := quality(accept, "application/json")
+	html, htmlNamed := quality(accept, "text/html")
+	return json > html || json == html && jsonNamed > htmlNamed
 }
 
-// quality is the weight that an Accept header gives to a media type (RFC 9110, section 12.5.1); the most
-// specific range counts.
-func quality(accept, mediaType string) float64 {
+// quality is the weight that an Accept header gives to a media type, and how specific the range is that says
+// so, from 0 (none) to 3 (the type itself). The most specific range counts (RFC 9110, section 12.5.1).
+func quality(accept, mediaType string) (q float64, specific int) {
 	kind, _, _ := strings.Cut(mediaType, "/")
-	best, q := 0, 0.0
 	for part := range strings.SplitSeq(accept, ",") {
 		name, params, _ := strings.Cut(part, ";")
-		specific := slices.Index([]string{"", "*/*", kind + "/*", mediaType}, strings.ToLower(strings.TrimSpace(name)))
-		if specific <= best {
-			continue
+		as := slices.Index([]string{"", "*/*", kind + "/*", mediaType}, strings.ToLower(strings.TrimSpace(name)))
+		if as > specific {
+			q, specific = weight(params), as
 		}
-		best, q = specific, 1
-		for param := range strings.SplitSeq(params, ";") {
-			if key, value, ok := strings.Cut(strings.TrimSpace(param), "="); ok && strings.EqualFold(key, "q") {
-				if v, err := strconv.ParseFloat(value, 64); err == nil {
-					q = v
-				}
+	}
+	return q, specific
+}
+
+// weight is the q of a media range's parameters, 1 if there is none that can be read.
+func weight(params string) float64 {
+	for param := range strings.SplitSeq(params, ";") {
+		if key, value, ok := strings.Cut(strings.TrimSpace(param), "="); ok && strings.EqualFold(key, "q") {
+			if v, err := strconv.ParseFloat(value, 64); err == nil {
+				return v
 			}
 		}
 	}
-	return q
+	return 1
 }

@@ -47,15 +47,15 @@ func charts(w *workloadView, now time.Time) []chart {
 		ttft = append([]stack{
 			{"queue", "queue", func(m minute) time.Duration { return m.queue }},
 			{"prefill", "prefill", func(m minute) time.Duration { return m.prefill }},
-			{"outside", "outside the engine", func(m minute) time.Duration { return m.outside }},
+			{"outside", "outside", func(m minute) time.Duration { return m.outside }},
 		}, ttft...)
 	}
 	decode := []stack{
 		{"decode", "median", func(m minute) time.Duration { return m.itl }},
-		{"decode95", "95th percentile", func(m minute) time.Duration { return max(0, m.itlP95-m.itl) }},
+		{"decode95", "95th", func(m minute) time.Duration { return max(0, m.itlP95-m.itl) }},
 	}
 	return []chart{
-		newChart("Time to first token", ttft, w.minutes, usual(w.minutes, func(m minute) time.Duration { return m.ttft }), now),
+		newChart("First token", ttft, w.minutes, usual(w.minutes, func(m minute) time.Duration { return m.ttft }), now),
 		newChart("Between tokens", decode, w.minutes, usual(w.minutes, func(m minute) time.Duration { return m.itl }), now),
 	}
 }
@@ -92,7 +92,7 @@ func newChart(title string, stacks []stack, minutes []minute, usually time.Durat
 	}
 	if failures.Len() > 0 {
 		c.Layers = append(c.Layers, layer{"failed", failures.String()})
-		c.Legend = append(c.Legend, legend{"failed", "a probe failed"})
+		c.Legend = append(c.Legend, legend{"failed", "failed"})
 	}
 	for i, s := range stacks {
 		if paths[i].Len() > 0 {

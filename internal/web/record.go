@@ -40,7 +40,8 @@ func newRecord(res *prober.Result) *record {
 	if !res.FirstToken.IsZero() {
 		rec.events = len(res.Gaps) + 1
 	}
-	if gaps := slices.Sorted(slices.Values(res.ITL())); len(gaps) > 0 {
+	if gaps := slices.Clone(res.ITL()); len(gaps) > 0 {
+		slices.Sort(gaps)
 		rec.itlP50, rec.itlP95, rec.itlMax = rank(gaps, 0.50), rank(gaps, 0.95), gaps[len(gaps)-1]
 	}
 	if d, ok := res.TPOT(); ok {

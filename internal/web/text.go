@@ -33,6 +33,8 @@ func clean(s string, limit int) string {
 			return r
 		case r == '\r':
 			return -1
+		case r >= ' ' && r <= '~': // nearly all there is
+			return r
 		case unicode.Is(unicode.Cc, r) || unicode.Is(unicode.Bidi_Control, r):
 			return utf8.RuneError
 		}

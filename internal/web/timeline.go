@@ -103,6 +103,13 @@ func (p *probePage) tell(rec *record) {
 	}
 	total := rec.Ended.Sub(rec.Started)
 	p.Total = formatDuration(total)
+	p.Outcome += " in " + p.Total
+	if d, ok := rec.TTFT(); ok {
+		p.Outcome += ": first token after " + formatDuration(d)
+		if rec.itlP50 > 0 {
+			p.Outcome += ", then one every " + formatDuration(rec.itlP50) + " (median)"
+		}
+	}
 	p.Phases = phases(rec, scale{rec.Started, total})
 	p.Drawn = rec.Server != nil && rec.OK()
 	p.Ticks = ticks(rec, scale{rec.Started, total})
@@ -135,8 +142,12 @@ func (p *probePage) tellFlight(f *flightView) {
 			sc.phase("decode", "tokens", at(f.firstToken), at(last)), sc.phase("wait", "silence", at(last), at(f.age)))
 	}
 	p.Facts = []fact{
-		{"request id", clean(f.RequestID, maxID)}, {"target", f.Target}, {"workload", f.Workload.Name}, {"started", stamp(f.Started)},
-		{"token events", strconv.Itoa(f.tokens)}, {"silent for", formatAge(f.silence)},
+		{"request id", clean(f.RequestID, maxID)},
+		{"target", f.Target},
+		{"workload", f.Workload.Name},
+		{"started", stamp(f.Started)},
+		{"token events", strconv.Itoa(f.tokens)},
+		{"silent for", formatAge(f.silence)},
 	}
 }
 
@@ -286,9 +297,16 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 
 // facts is what is known of a probe besides its times.
 func facts(rec *record) []fact {
 	list := []fact{
-		{"request id", rec.RequestID}, {"target", rec.Target}, {"workload", rec.Workload.Name},
-		{"scheduled", stamp(rec.Scheduled)}, {"started", stamp(rec.Started) + ", " + formatDuration(rec.StartDelay()) + " late"}, {"ended", stamp(rec.Ended)},
-		{"server address", cmp.Or(rec.RemoteAddr, "–")}, {"HTTP status", "–"}, {"model", cmp.Or(rec.Model, "–")}, {"finish reason", cmp.Or(rec.FinishReason, "–")},
+		{"request id", rec.RequestID},
+		{"target", rec.Target},
+		{"workload", rec.Workload.Name},
+		{"scheduled", stamp(rec.Scheduled)},
+		{"started", stamp(rec.Started) + ", " + formatDuration(rec.StartDelay()) + " late"},
+		{"ended", stamp(rec.Ended)},
+		{"server address", cmp.Or(rec.RemoteAddr, "–")},
+		{"HTTP status", "–"},
+		{"model", cmp.Or(rec.Model, "–")},
+		{"finish reason", cmp.Or(rec.FinishReason, "–")},
 		{"prompt tokens", count(rec.PromptTokens) + " counted by the server, " + strconv.Itoa(rec.Workload.PromptTokens) + " asked for"},
 		{"cached prompt tokens", count(rec.CachedTokens)},
 		{"output tokens", fmt.Sprintf("%d by %s, %d asked for", rec.OutputTokens, cmp.Or(rec.TokenSource, prober.FromChunks), rec.Workload.OutputTokens)},

@@ -19,7 +19,7 @@ func headline(v *targetView, now time.Time) (sentence, detail string) {
 		f := v.flights[0]
 		return fmt.Sprintf("No token for %s: a probe waits since %s UTC.", formatAge(f.silence), formatClock(now.Add(-f.silence), now)), silentHint(v.server, v.serverKnown, now)
 	case stateSlow:
-		return slowHeadline(v.slow(), now), slowHint(v)
+		return slowHeadline(v.slow()), slowHint(v)
 	case WarmingUp:
 		return "Warming up: successes do not measure yet.", ""
 	case OK:
@@ -52,11 +52,15 @@ func silentHint(s Server, known bool, now time.Time) string {
 	return "The server's own numbers move, so the engine works: look at what lies between."
 }
 
-func slowHeadline(slow []slowness, now time.Time) string {
+// slowHeadline names what is slow; since when it is told beside the state, unless it differs.
+func slowHeadline(slow []slowness) string {
+	first := earliestSlow(slow)
 	var parts []string
 	for _, s := range slow {
-		part := fmt.Sprintf("%s takes %s, usually %s, since %s UTC (%s)", partNames()[s.part], formatDuration(s.now),
-			formatDuration(s.usual), s.since.UTC().Format("15:04"), formatAge(now.Sub(s.since)))
+		part := fmt.Sprintf("%s takes %s, usually %s", partNames()[s.part], formatDuration(s.now), formatDuration(s.usual))
+		if s.since.After(first) {
+			part += " (since " + s.since.UTC().Format("15:04") + " UTC)"
+		}
 		if !slices.Contains(parts, part) {
 			parts = append(parts, part)
 		}
@@ -98,23 +102,26 @@ func okHeadline(v *targetView) string {
 	return "Probes succeed; none has measured yet."
 }
 
-// why explains a failing target.
+// why explains a failing target: what happened, reason by reason, and what to look at for the last one.
 type why struct {
+	Target   string
 	Workload string
-	Reasons  []reasonCount
-	Last     string // reason of the last failure
-	LastAt   string
-	LastID   string
-	Status   int
-	Error    string
-	Body     string
+	Last     prober.Reason
 	Means    string
+	Hint     string // what the server's own numbers say to it
 	Check    []string
+	Reasons  []reasonSeen
 }
 
-type reasonCount struct {
+// reasonSeen is a reason of the failures in a row, and the last of them in its own words.
+type reasonSeen struct {
 	Reason prober.Reason
 	Count  int
+	At     string
+	ID     string
+	Status int
+	Error  string
+	Body   string
 }
 
 // newWhy is nil for a target that does not fail.
@@ -123,12 +130,19 @@ func newWhy(v *targetView, now time.Time) *why {
 		return nil
 	}
 	w := v.failing()
-	last := w.failures[0]
-	a := adviceFor(last.Reason)
-	return &why{
-		Workload: w.workload, Reasons: countReasons(w.streak()), Last: string(last.Reason), LastAt: formatClock(last.Ended, now),
-		LastID: last.RequestID, Status: last.Status, Error: last.errText, Body: last.Body, Means: a.Means, Check: a.Check,
+	last := w.failures[0].Reason
+	a := adviceFor(last)
+	y := &why{Target: v.name, Workload: w.workload, Last: last, Means: a.Means, Check: a.Check}
+	if last == prober.ReasonTimeout || last == prober.ReasonStalled {
+		y.Hint = silentHint(v.server, v.serverKnown, now)
 	}
+	for _, c := range countReasons(w.streak()) {
+		y.Reasons = append(y.Reasons, reasonSeen{
+			Reason: c.last.Reason, Count: c.count, At: formatClock(c.last.Ended, now), ID: c.last.RequestID,
+			Status: c.last.Status, Error: c.last.errText, Body: c.last.Body,
+		})
+	}
+	return y
 }
 
 // failing is the workload that has failed for longest.
@@ -146,28 +160,36 @@ func (v *targetView) failing() *workloadView {
 // streak lists the kept failures since the last success, newest first.
 func (w *seriesView) streak() []*record { return w.failures[:min(w.consecutive, len(w.failures))] }
 
-// countReasons counts failures by reason, the most frequent first.
+// reasonCount is how many failures had a reason, and the last of them.
+type reasonCount struct {
+	last  *record
+	count int
+}
+
+// countReasons counts failures, newest first, by reason; the most frequent reason comes first.
 func countReasons(failures []*record) []reasonCount {
 	var counts []reasonCount
 	for _, rec := range failures {
-		i := slices.IndexFunc(counts, func(c reasonCount) bool { return c.Reason == rec.Reason })
+		i := slices.IndexFunc(counts, func(c reasonCount) bool { return c.last.Reason == rec.Reason })
 		if i < 0 {
-			counts = append(counts, reasonCount{rec.Reason, 1})
+			counts = append(counts, reasonCount{rec, 1})
 			continue
 		}
-		counts[i].Count++
+		counts[i].count++
 	}
-	slices.SortStableFunc(counts, func(a, b reasonCount) int { return b.Count - a.Count })
+	slices.SortStableFunc(counts, func(a, b reasonCount) int { return b.count - a.count })
 	return counts
 }
 
+// reasonCounts writes them in a line: timeout ×12, connect ×3.
 func reasonCounts(failures []*record) string {
-	var parts []string
-	for _, c := range countReasons(failures) {
-		parts = append(parts, string(c.Reason)+" ×"+strconv.Itoa(c.Count))
+	counts := countReasons(failures)
+	if len(counts) == 1 {
+		return string(counts[0].last.Reason)
 	}
-	if len(parts) == 1 {
-		return string(failures[0].Reason)
+	var parts []string
+	for _, c := range counts {
+		parts = append(parts, string(c.last.Reason)+" ×"+strconv.Itoa(c.count))
 	}
 	return strings.Join(parts, ", ")
 }

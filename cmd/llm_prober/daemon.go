@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+
+	"github.com/llm-prober/llm_prober/collector"
+	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/web"
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// daemon is everything that runs for the current configuration, and what it takes to replace it.
+type daemon struct {
+	load    func() (*config.Config, error)
+	logger  log.Logger
+	options prober.Options // of every runner, but for its observer
+
+	self    *collector.Self
+	targets *collector.Targets
+	history *web.History
+
+	mu      sync.Mutex // one reload at a time; guards the following
+	cfg     *config.Config
+	units   map[string]*unit
+	running sync.WaitGroup
+}
+
+// unit is one target at work.
+type unit struct {
+	target  config.Target
+	probed  prober.Target
+	metrics *collector.Target
+	runner  *prober.Runner
+	relay   *collector.Relay // nil: off
+
+	abandon context.CancelFunc // ends the runner and its probes
+	blind   context.CancelFunc // ends the relay
+}
+
+func newDaemon(cfg *config.Config, load func() (*config.Config, error), agent string, seed uint64, logger log.Logger) (*daemon, error) {
+	d := &daemon{
+		load: load, logger: logger, self: collector.NewSelf(), history: &web.History{},
+		options: prober.Options{Logger: logger, UserAgent: agent, Seed: seed},
+	}
+	d.targets = collector.NewTargets(d.self)
+	if err := d.apply(cfg); err != nil {
+		return nil, err
+	}
+	d.self.Reloaded(true)
+	return d, nil
+}
+
+// reload reads the configuration again. If anything is wrong with it, all stays as it is.
+func (d *daemon) reload() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	cfg, err := d.load()
+	if err == nil {
+		err = d.apply(cfg)
+	}
+	d.self.Reloaded(err == nil)
+	if err != nil {
+		level.Error(d.logger).Log("msg", "reloading the configuration failed, the one before stays in force", "err", err)
+		return err
+	}
+	level.Info(d.logger).Log("msg", "configuration reloaded", "targets", len(cfg.Targets))
+	return nil
+}
+
+// apply replaces what runs. New targets are prepared first, since that may fail; only then anything changes.
+// A target that is the same as before goes on untouched, with its counters and its probes in flight.
+func (d *daemon) apply(cfg *config.Config) error {
+	next := make(map[string]*unit, len(cfg.Targets))
+	var fresh []*unit
+	var problems []error
+	for _, t := range cfg.Targets {
+		if old := d.units[t.Name]; old != nil && reflect.DeepEqual(old.target, *t) {
+			next[t.Name] = old
+			continue
+		}
+		u, err := d.prepare(cfg, *t)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("target %q: %w", t.Name, err))
+			continue
+		}
+		next[t.Name] = u
+		fresh = append(fresh, u)
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+
+	for _, w := range cfg.Warnings() {
+		level.Warn(d.logger).Log("msg", "configuration", "warning", w)
+	}
+	exposed := make([]*collector.Target, 0, len(next))
+	for name, u := range next {
+		u.metrics.SetSLOs(slosOf(cfg, u.target))
+		exposed = append(exposed, next[name].metrics)
+	}
+	d.targets.Set(exposed)
+	for name, old := range d.units {
+		switch next[name] {
+		case old:
+		case nil:
+			old.remove()
+			d.history.Forget(name)
+		default:
+			old.replace()
+		}
+	}
+	for _, u := range fresh {
+		d.start(u)
+	}
+	d.cfg, d.units = cfg, next
+	return nil
+}
+
+// prepare makes a unit that does not run yet.
+func (d *daemon) prepare(cfg *config.Config, t config.Target) (*unit, error) {
+	u := &unit{target: t, probed: probed(t)}
+	u.metrics = collector.NewTarget(collector.TargetConfig{Name: t.Name, Labels: t.Labels, Workloads: workloadsOf(&u.probed), SLOs: slosOf(cfg, t)})
+	options := d.options
+	options.Observer = prober.Observers{u.metrics, d.history}
+	var err error
+	if u.runner, err = prober.NewRunner(u.probed, options); err != nil {
+		return nil, err
+	}
+	if t.MetricsURL == "" {
+		return u, nil
+	}
+	relay, err := relayConfig(t, u, d.options.UserAgent, log.With(d.logger, "target", t.Name))
+	if err != nil {
+		return nil, err
+	}
+	u.relay, err = collector.NewRelay(relay)
+	return u, err
+}
+
+func (d *daemon) start(u *unit) {
+	probing, abandon := context.WithCancel(context.Background())
+	relaying, blind := context.WithCancel(context.Background())
+	u.abandon, u.blind = abandon, blind
+	d.running.Go(func() {
+		u.runner.Run(probing)
+		abandon()
+	})
+	if u.relay != nil {
+		d.running.Go(func() { u.relay.Run(relaying) })
+	}
+}
+
+// remove ends a unit whose target is gone: its probes in flight are nobody's.
+func (u *unit) remove() {
+	u.blind()
+	u.abandon()
+}
+
+// replace ends a unit whose target has changed. Its probes in flight go on to their end.
+func (u *unit) replace() {
+	u.blind()
+	u.runner.Drain()
+}
+
+// stop abandons everything in flight and waits until nothing runs any more.
+func (d *daemon) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, u := range d.units {
+		u.remove()
+	}
+	d.running.Wait()
+}
+
+// current returns the configuration in force and what runs for it, in the order of the file.
+func (d *daemon) current() (*config.Config, []*unit) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	units := make([]*unit, 0, len(d.units))
+	for _, t := range d.cfg.Targets {
+		units = append(units, d.units[t.Name])
+	}
+	return d.cfg, units
+}

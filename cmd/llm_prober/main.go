@@ -1,0 +1,198 @@
+// Command llm_prober probes LLM servers and exposes what it measures to Prometheus.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/common/version"
+	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
+
+	toolkit "github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/web"
+)
+
+// Exit codes, as documented in the README.
+const (
+	exitOK     = 0
+	exitFailed = 1 // could not listen, or a bug
+	exitUsage  = 2 // bad flags or configuration
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// flags are the command line.
+type flags struct {
+	configFile      string
+	configCheck     bool
+	telemetryPath   string
+	maxRequests     int
+	enableLifecycle bool
+	demo            bool
+	demoAddress     string
+	quick           config.QuickOptions
+	logLevel        string
+	logFormat       string
+	web             *toolkit.FlagConfig
+}
+
+// parseFlags reads the command line. The error is about its use.
+func parseFlags(args []string) (*flags, error) {
+	f := &flags{}
+	app := kingpin.New("llm_prober", "Probes LLM servers with fixed-shape streaming requests and exposes TTFT, ITL and throughput to Prometheus.\n\n"+
+		"One of --config.file, --target.url and --demo says what to probe.")
+	app.Version(version.Print("llm_prober"))
+	app.HelpFlag.Short('h')
+	app.UsageWriter(os.Stdout)
+
+	app.Flag("config.file", "Configuration file.").PlaceHolder("FILE").StringVar(&f.configFile)
+	app.Flag("config.check", "Check the configuration, print every error in it, and exit: 0 if it is valid, 2 if not.").BoolVar(&f.configCheck)
+	app.Flag("target.url", "Probe this server without a configuration file: its base URL, with or without /v1. Repeatable.").PlaceHolder("URL").StringsVar(&f.quick.URLs)
+	app.Flag("target.model", "Model to ask for; the first that the server lists if omitted.").StringVar(&f.quick.Model)
+	app.Flag("target.api-key-file", "File with the API key of the servers given by --target.url.").PlaceHolder("FILE").StringVar(&f.quick.APIKeyFile)
+	app.Flag("probe.interval", "Time between two probes of a server given by --target.url.").PlaceHolder("15s").DurationVar(&f.quick.Interval)
+	app.Flag("probe.prompt-tokens", "Length of a prompt in tokens, by the server's own count.").PlaceHolder("512").IntVar(&f.quick.PromptTokens)
+	app.Flag("probe.output-tokens", "Length of an answer in tokens.").PlaceHolder("128").IntVar(&f.quick.OutputTokens)
+	app.Flag("demo", "Start a simulated vLLM with background load and probe it.").BoolVar(&f.demo)
+	app.Flag("demo.address", "Where the simulated vLLM listens.").Default("127.0.0.1:9878").StringVar(&f.demoAddress)
+
+	f.web = kingpinflag.AddFlags(app, ":9877")
+	app.Flag("web.telemetry-path", "Path under which metrics are exposed.").Default(web.DefaultTelemetryPath).StringVar(&f.telemetryPath)
+	app.Flag("web.max-requests", "Scrapes that may run at once; 0 for no limit.").Default("40").IntVar(&f.maxRequests)
+	app.Flag("web.enable-lifecycle", "Enable reloading by POST /-/reload.").BoolVar(&f.enableLifecycle)
+
+	app.Flag("log.level", "Only log messages of this severity or above: debug, info, warn, error.").Default("info").EnumVar(&f.logLevel, "debug", "info", "warn", "error")
+	app.Flag("log.format", "Output format of log messages: logfmt, json.").Default("logfmt").EnumVar(&f.logFormat, "logfmt", "json")
+
+	if _, err := app.Parse(args); err != nil {
+		return nil, err
+	}
+	return f, f.check()
+}
+
+// check finds flags that contradict each other.
+func (f *flags) check() error {
+	var given []string
+	for name, set := range map[string]bool{"--config.file": f.configFile != "", "--target.url": len(f.quick.URLs) > 0, "--demo": f.demo} {
+		if set {
+			given = append(given, name)
+		}
+	}
+	switch {
+	case len(given) == 0:
+		return fmt.Errorf("nothing to probe: give --target.url=http://HOST:8000, --config.file=FILE, or --demo for a simulated server")
+	case len(given) > 1:
+		return fmt.Errorf("give only one of --config.file, --target.url and --demo")
+	case len(f.quick.URLs) == 0 && (f.quick.Model != "" || f.quick.APIKeyFile != "" || f.quick.Interval != 0 || f.quick.PromptTokens != 0 || f.quick.OutputTokens != 0):
+		return fmt.Errorf("--target.* and --probe.* describe a server given by --target.url; a configuration file has its own keys for them")
+	}
+	if err := web.CheckTelemetryPath(f.telemetryPath); err != nil {
+		return fmt.Errorf("--web.telemetry-path: %w", err)
+	}
+	return nil
+}
+
+func run(args []string) int {
+	f, err := parseFlags(args)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "llm_prober: %s\nSee llm_prober --help.\n", err)
+		return exitUsage
+	}
+	logger := newLogger(os.Stderr, f.logLevel, f.logFormat)
+	load := f.loader()
+	cfg, err := load()
+	if err != nil {
+		printErrors(err)
+		return exitUsage
+	}
+	if f.configCheck {
+		for _, w := range cfg.Warnings() {
+			fmt.Println("warning:", w)
+		}
+		fmt.Println("configuration is valid")
+		return exitOK
+	}
+	level.Info(logger).Log("msg", "Starting llm_prober", "version", version.Info())
+	level.Info(logger).Log("msg", "Build context", "build_context", version.BuildContext())
+	noteProxy(logger)
+
+	if f.demo {
+		sim, err := startDemo(f.demoAddress, logger)
+		if err != nil {
+			level.Error(logger).Log("msg", "starting the demo's server", "err", err)
+			return exitFailed
+		}
+		defer sim.stop()
+	}
+	d, err := newDaemon(cfg, load, userAgent(), replicaSeed(*f.web.WebListenAddresses), logger)
+	if err != nil {
+		printErrors(err)
+		return exitUsage
+	}
+	defer d.stop()
+	return f.serve(d, logger)
+}
+
+// loader returns what reads the configuration, now and at every reload.
+func (f *flags) loader() func() (*config.Config, error) {
+	switch {
+	case f.demo:
+		return func() (*config.Config, error) { return demoConfig(f.demoAddress) }
+	case f.configFile != "":
+		return func() (*config.Config, error) { return config.Load(f.configFile) }
+	default:
+		return func() (*config.Config, error) { return config.Quick(f.quick) }
+	}
+}
+
+// printErrors prints one error a line.
+func printErrors(err error) {
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintln(os.Stderr, "llm_prober:", strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// noteProxy says that a proxy in the environment is not used: a probe must not take another way by accident.
+func noteProxy(logger log.Logger) {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		if os.Getenv(name) != "" {
+			level.Info(logger).Log("msg", "proxy of the environment is not used for probes; proxy_from_environment: true in http_client_config asks for it", "variable", name)
+		}
+	}
+}
+
+// handleSignals runs reload on SIGHUP and closes the returned channel at the first SIGTERM or SIGINT. A second
+// one ends the process at once, as the system does by default.
+func handleSignals(reload func()) <-chan struct{} {
+	term := make(chan os.Signal, 1)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(hup, syscall.SIGHUP)
+	ended := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-hup:
+				reload()
+			case <-term:
+				signal.Stop(term)
+				signal.Reset(syscall.SIGTERM, syscall.SIGINT)
+				close(ended)
+				return
+			}
+		}
+	}()
+	return ended
+}
+
+// shutdownTimeout bounds how long scrapes in progress may hold up the end.
+const shutdownTimeout = 3 * time.Second

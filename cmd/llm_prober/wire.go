@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/prometheus/common/version"
+
+	"github.com/llm-prober/llm_prober/collector"
+	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/web"
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// This file translates: configuration, prober, collector and status page know nothing of each other.
+
+// probed is a target as the prober takes it.
+func probed(t config.Target) prober.Target {
+	p := prober.Target{
+		Name: t.Name, URL: t.URL, Model: t.Model, Warmup: t.Warmup,
+		IPFamily: prober.IPFamily(t.IPFamily), HTTP: t.HTTPClientConfig,
+	}
+	for _, plan := range t.Plans {
+		p.Plans = append(p.Plans, prober.Plan{
+			Workload: prober.Workload{
+				Name: plan.Workload.Name, API: prober.API(plan.Workload.API),
+				PromptTokens: plan.Workload.PromptTokens, OutputTokens: plan.Workload.OutputTokens,
+				Seed: plan.Workload.Seed, Temperature: plan.Workload.Temperature,
+				MaxTokensField: plan.Workload.MaxTokensField, DropFields: plan.Workload.DropFields, ExtraBody: plan.Workload.ExtraBody,
+			},
+			Interval: plan.Interval, Arrival: prober.Arrival(plan.Arrival),
+			Timeout: plan.Timeout, StallTimeout: plan.StallTimeout, MaxInFlight: plan.MaxInFlight,
+		})
+	}
+	return p
+}
+
+// workloadsOf lists a target's workloads as the collector takes them.
+func workloadsOf(t *prober.Target) []collector.WorkloadConfig {
+	workloads := make([]collector.WorkloadConfig, len(t.Plans))
+	for i := range t.Plans {
+		workloads[i] = collector.WorkloadConfig{Workload: &t.Plans[i].Workload, Interval: t.Plans[i].Interval, Model: t.Model}
+	}
+	return workloads
+}
+
+// slosOf lists the SLOs that cover a target.
+func slosOf(cfg *config.Config, t config.Target) []collector.SLO {
+	var slos []collector.SLO
+	for _, s := range cfg.SLOs {
+		var covered []string
+		for _, plan := range t.Plans {
+			if s.Covers(t.Name, plan.Workload.Name) {
+				covered = append(covered, plan.Workload.Name)
+			}
+		}
+		if covered != nil {
+			slos = append(slos, collector.SLO{Name: s.Name, Indicator: collector.Indicator(s.Indicator), Threshold: s.Threshold, Objective: s.Objective, Workloads: covered})
+		}
+	}
+	return slos
+}
+
+// relayConfig is a target as the relay takes it.
+func relayConfig(t config.Target, u *unit, agent string, logger log.Logger) (collector.RelayConfig, error) {
+	c := collector.RelayConfig{
+		Registerer: u.metrics.Registerer(), ConstLabels: u.metrics.Labels(), Logger: logger,
+		URL: t.URL, Engine: collector.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval,
+		HTTP: t.HTTPClientConfig, UserAgent: agent, OnRestart: u.runner.WarmUp,
+	}
+	if t.MetricsURL == t.URL.JoinPath("metrics").String() {
+		return c, nil // nobody chose it: the relay finds out first whether it may be read
+	}
+	page, err := url.Parse(t.MetricsURL)
+	if err != nil {
+		return c, fmt.Errorf("metrics_url: %w", err)
+	}
+	c.MetricsURL = page
+	return c, nil
+}
+
+// shown is a target as the status page takes it.
+func shown(cfg *config.Config, u *unit) web.Target {
+	limit := web.DefaultSilenceLimit
+	for _, s := range slosOf(cfg, u.target) {
+		if s.Indicator == collector.IndicatorTTFT {
+			limit = max(limit, s.Threshold)
+		}
+	}
+	return web.Target{Target: &u.probed, Labels: u.target.Labels, SilenceLimit: limit}
+}
+
+// serverOf is what the relay knows of a server, as the status page takes it.
+func serverOf(u *unit) (s web.Server, known bool) {
+	if u.relay == nil {
+		return s, false
+	}
+	last := u.relay.Last()
+	number := func(v *float64) float64 {
+		if v == nil {
+			return math.NaN()
+		}
+		return *v
+	}
+	s = web.Server{
+		Up: last.Up, Error: last.Err, Engine: string(last.EngineType), Version: last.Version,
+		Running: number(last.Running), Waiting: number(last.Waiting), KVCache: number(last.KVUsage),
+		Healthy: web.Unhealthy, LastScrape: last.SampledAt, LastChange: last.LastChange,
+	}
+	if last.Healthy {
+		s.Healthy = web.Healthy
+	}
+	return s, !last.SampledAt.IsZero() || last.Err != ""
+}
+
+// userAgent names us to servers, so that their operators can tell probes from users.
+func userAgent() string { return "llm_prober/" + buildVersion() }
+
+func buildVersion() string {
+	if version.Version == "" {
+		return "devel" // not built by the Makefile
+	}
+	return version.Version
+}
+
+// replicaSeed tells replicas apart, the same way after every restart.
+func replicaSeed(addresses []string) uint64 {
+	host, err := os.Hostname()
+	if err != nil {
+		host = fmt.Sprint(time.Now().UnixNano()) // a phase of its own matters more than the same one
+	}
+	h := fnv.New64a()
+	fmt.Fprint(h, host, addresses)
+	return h.Sum64()
+}

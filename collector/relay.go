@@ -228,7 +228,9 @@ func (r *Relay) refreshIdentity(ctx context.Context) error {
 	case err != nil:
 		return err
 	default:
-		r.log.clear("engine")
+		if id.table != nil {
+			r.log.clear("engine")
+		}
 		id.version = cmp.Or(id.version, r.identity.version)
 		id.model = cmp.Or(id.model, r.identity.model)
 	}

@@ -270,9 +270,9 @@ type words struct {
 }
 
 // vocabulary are the words of answers; each is one token.
-var vocabulary = strings.Fields(`the of and to in is that for it was on are as with they be at this from have or
-	one had by but not what all were when your can said there use an each which she do how their if will up other
-	about out many then them these so some her would make like him into time has look two more write go see number`)
+var vocabulary = strings.Fields(`the of and to in is for it was on are as with they be at this from have or one had by but not what all
+	when your can there use an which she do how their if will up other about out many then them so some her
+	would make like him into has look two go see`)
 
 func newWords(seed uint64, prompt []int, empty float64) *words {
 	h := fnv.New64a()

@@ -75,17 +75,18 @@ const drops = 8
 
 func (o *sse) dribble(p []byte) error {
 	size := (len(p) + drops - 1) / drops
-	for len(p) > 0 {
+	for {
 		n := min(size, len(p))
 		if err := o.put(p[:n]); err != nil {
 			return err
 		}
-		p = p[n:]
-		if err := sleep(o.ctx, o.drip/drops); err != nil {
+		if p = p[n:]; len(p) == 0 {
+			return nil
+		}
+		if err := sleep(o.ctx, o.drip/(drops-1)); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // flush sends what is held back.

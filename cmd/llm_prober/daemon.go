@@ -13,6 +13,7 @@ import (
 	"github.com/llm-prober/llm_prober/collector"
 	"github.com/llm-prober/llm_prober/internal/config"
 	"github.com/llm-prober/llm_prober/internal/web"
+	"github.com/llm-prober/llm_prober/internal/wire"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -102,7 +103,7 @@ func (d *daemon) apply(cfg *config.Config) error {
 	}
 	exposed := make([]*collector.Target, 0, len(next))
 	for name, u := range next {
-		u.metrics.SetSLOs(slosOf(cfg, u.target))
+		u.metrics.SetSLOs(wire.SLOs(cfg.SLOs, u.target))
 		exposed = append(exposed, next[name].metrics)
 	}
 	d.targets.Set(exposed)
@@ -125,8 +126,8 @@ func (d *daemon) apply(cfg *config.Config) error {
 
 // prepare makes a unit that does not run yet.
 func (d *daemon) prepare(cfg *config.Config, t config.Target) (*unit, error) {
-	u := &unit{target: t, probed: probed(t)}
-	u.metrics = collector.NewTarget(collector.TargetConfig{Name: t.Name, Labels: t.Labels, Workloads: workloadsOf(&u.probed), SLOs: slosOf(cfg, t)})
+	u := &unit{target: t, probed: wire.Target(t)}
+	u.metrics = collector.NewTarget(collector.TargetConfig{Name: t.Name, Labels: t.Labels, Workloads: wire.Workloads(&u.probed), SLOs: wire.SLOs(cfg.SLOs, t)})
 	options := d.options
 	options.Observer = prober.Observers{u.metrics, d.history}
 	var err error

@@ -14,57 +14,8 @@ import (
 	"github.com/llm-prober/llm_prober/collector"
 	"github.com/llm-prober/llm_prober/internal/config"
 	"github.com/llm-prober/llm_prober/internal/web"
-	"github.com/llm-prober/llm_prober/prober"
+	"github.com/llm-prober/llm_prober/internal/wire"
 )
-
-// This file translates: configuration, prober, collector and status page know nothing of each other.
-
-// probed is a target as the prober takes it.
-func probed(t config.Target) prober.Target {
-	p := prober.Target{
-		Name: t.Name, URL: t.URL, Model: t.Model, Warmup: t.Warmup,
-		IPFamily: prober.IPFamily(t.IPFamily), HTTP: t.HTTPClientConfig,
-	}
-	for _, plan := range t.Plans {
-		p.Plans = append(p.Plans, prober.Plan{
-			Workload: prober.Workload{
-				Name: plan.Workload.Name, API: prober.API(plan.Workload.API),
-				PromptTokens: plan.Workload.PromptTokens, OutputTokens: plan.Workload.OutputTokens,
-				Seed: plan.Workload.Seed, Temperature: plan.Workload.Temperature,
-				MaxTokensField: plan.Workload.MaxTokensField, DropFields: plan.Workload.DropFields, ExtraBody: plan.Workload.ExtraBody,
-			},
-			Interval: plan.Interval, Arrival: prober.Arrival(plan.Arrival),
-			Timeout: plan.Timeout, StallTimeout: plan.StallTimeout, MaxInFlight: plan.MaxInFlight,
-		})
-	}
-	return p
-}
-
-// workloadsOf lists a target's workloads as the collector takes them.
-func workloadsOf(t *prober.Target) []collector.WorkloadConfig {
-	workloads := make([]collector.WorkloadConfig, len(t.Plans))
-	for i := range t.Plans {
-		workloads[i] = collector.WorkloadConfig{Workload: &t.Plans[i].Workload, Interval: t.Plans[i].Interval, Model: t.Model}
-	}
-	return workloads
-}
-
-// slosOf lists the SLOs that cover a target.
-func slosOf(cfg *config.Config, t config.Target) []collector.SLO {
-	var slos []collector.SLO
-	for _, s := range cfg.SLOs {
-		var covered []string
-		for _, plan := range t.Plans {
-			if s.Covers(t.Name, plan.Workload.Name) {
-				covered = append(covered, plan.Workload.Name)
-			}
-		}
-		if covered != nil {
-			slos = append(slos, collector.SLO{Name: s.Name, Indicator: collector.Indicator(s.Indicator), Threshold: s.Threshold, Objective: s.Objective, Workloads: covered})
-		}
-	}
-	return slos
-}
 
 // relayConfig is a target as the relay takes it.
 func relayConfig(t config.Target, u *unit, agent string, logger log.Logger) (collector.RelayConfig, error) {
@@ -87,7 +38,7 @@ func relayConfig(t config.Target, u *unit, agent string, logger log.Logger) (col
 // shown is a target as the status page takes it.
 func shown(cfg *config.Config, u *unit) web.Target {
 	limit := web.DefaultSilenceLimit
-	for _, s := range slosOf(cfg, u.target) {
+	for _, s := range wire.SLOs(cfg.SLOs, u.target) {
 		if s.Indicator == collector.IndicatorTTFT {
 			limit = max(limit, s.Threshold)
 		}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// printTimeline explains one result to a person: what happened when, counted from the start, and where the time
+// to the first token went.
+func printTimeline(w io.Writer, url string, r *prober.Result) {
+	fmt.Fprintf(w, "%s at %s%s\n", cmp.Or(r.Model, "unknown model"), url, remote(r))
+	fmt.Fprintf(w, "%s, %d prompt and %d output tokens, request id %s\n\n", r.Workload.API, r.Workload.PromptTokens, r.Workload.OutputTokens, r.RequestID)
+
+	start := r.DialStart
+	if start.IsZero() {
+		start = r.Started // it failed before, while the server was asked how to probe it
+	}
+	line := func(at time.Time, what, detail string) {
+		if !at.IsZero() {
+			fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%10s  %-16s %s", millis(at.Sub(start)), what, detail), " "))
+		}
+	}
+	line(r.DialStart, "connect", "")
+	line(r.Connected, "connected", "DNS, TCP and TLS; not part of TTFT")
+	line(r.Sent, "request sent", "TTFT counts from here")
+	line(r.Headers, "headers", fmt.Sprintf("HTTP %d; no token yet", r.Status))
+	line(r.FirstToken, "first token", "")
+	printTTFT(w, r)
+	line(r.FirstAnswer, "first answer", "until here the model was thinking")
+	line(r.LastToken, "last token", fmt.Sprintf("%d tokens in %d events", r.OutputTokens, len(r.Gaps)+1))
+	line(r.Ended, "end", finish(r))
+	fmt.Fprintln(w)
+	printGaps(w, r)
+	printVerdict(w, r)
+}
+
+func remote(r *prober.Result) string {
+	if r.RemoteAddr == "" || strings.Contains(r.Target, r.RemoteAddr) {
+		return ""
+	}
+	return " (" + r.RemoteAddr + ")"
+}
+
+func finish(r *prober.Result) string {
+	if r.FinishReason == "" {
+		return ""
+	}
+	return "finish_reason " + r.FinishReason
+}
+
+// printTTFT splits the time to first token where the server tells how.
+func printTTFT(w io.Writer, r *prober.Result) {
+	ttft, known := r.TTFT()
+	if !known {
+		return
+	}
+	fmt.Fprintf(w, "%30s %s\n", "TTFT", millis(ttft))
+	if r.Server == nil {
+		fmt.Fprintf(w, "%30s\n", "(the server does not say where it went: vLLM does with --enable-per-request-metrics)")
+		return
+	}
+	for _, part := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"queue", r.Server.Queue},
+		{"prefill", r.Server.Prefill},
+		{"outside engine", ttft - r.Server.Queue - r.Server.Prefill},
+	} {
+		fmt.Fprintf(w, "%30s %9s  %s\n", part.name, millis(part.d), bar(part.d.Seconds()/ttft.Seconds(), 30))
+	}
+}
+
+// histogramRows is how many bars the gaps are sorted into.
+const histogramRows = 8
+
+// printGaps prints percentiles of the gaps and a small histogram with logarithmic bounds.
+func printGaps(w io.Writer, r *prober.Result) {
+	if len(r.Gaps) == 0 {
+		return
+	}
+	gaps := slices.Sorted(slices.Values(r.Gaps))
+	// Nearest rank, as the SLO indicator itl_p95 has it.
+	rank := func(p float64) time.Duration { return gaps[max(0, int(math.Ceil(p*float64(len(gaps))))-1)] }
+	fmt.Fprintf(w, "gaps between tokens (ITL): p50 %s, p95 %s, longest %s", millis(rank(0.5)), millis(rank(0.95)), millis(gaps[len(gaps)-1]))
+	if tpot, known := r.TPOT(); known {
+		fmt.Fprintf(w, "; TPOT %s, %.0f tokens/s", millis(tpot), 1/tpot.Seconds())
+	}
+	fmt.Fprintln(w)
+	low, high := max(gaps[0], time.Microsecond), max(gaps[len(gaps)-1], 2*time.Microsecond)
+	step := math.Pow(float64(high)/float64(low), 1.0/histogramRows)
+	if step < 1.01 {
+		return // all alike: one bar says nothing
+	}
+	rest := gaps
+	for row := range histogramRows {
+		from := time.Duration(float64(low) * math.Pow(step, float64(row)))
+		to := time.Duration(float64(low) * math.Pow(step, float64(row+1)))
+		n := len(rest)
+		if row < histogramRows-1 {
+			n, _ = slices.BinarySearch(rest, to)
+		}
+		fmt.Fprintf(w, "%10s - %-9s %s\n", millis(from), millis(to), strings.TrimSpace(fmt.Sprintf("%s %d", bar(float64(n)/float64(len(gaps)), 40), n)))
+		rest = rest[n:]
+	}
+	fmt.Fprintln(w)
+}
+
+func printVerdict(w io.Writer, r *prober.Result) {
+	if r.OutputTokens > 0 {
+		fmt.Fprintf(w, "prompt tokens: %s of %d asked, %s from the cache; output tokens: %d of %d asked (counted by %s)\n",
+			known(r.PromptTokens), r.Workload.PromptTokens, known(r.CachedTokens), r.OutputTokens, r.Workload.OutputTokens, r.TokenSource)
+	}
+	switch {
+	case !r.OK():
+		fmt.Fprintf(w, "FAILED (%s): %v\n", r.Reason, r.Err)
+		if r.Body != "" {
+			fmt.Fprintf(w, "the server said: %s\n", r.Body)
+		}
+	case r.Suspect != 0:
+		fmt.Fprintf(w, "SUSPECT: %s\n", strings.Join(r.Suspect.Names(), ", "))
+	default:
+		fmt.Fprintln(w, "nothing suspect")
+	}
+}
+
+func known(n int) string {
+	if n < 0 {
+		return "unknown"
+	}
+	return fmt.Sprint(n)
+}
+
+func millis(d time.Duration) string {
+	return fmt.Sprintf("%.*f ms", digits(d), float64(d)/float64(time.Millisecond))
+}
+
+// digits keeps three significant ones above a tenth of a millisecond.
+func digits(d time.Duration) int {
+	switch {
+	case d >= 100*time.Millisecond:
+		return 0
+	case d >= 10*time.Millisecond:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// bar draws a share of a width.
+func bar(share float64, width int) string {
+	return strings.Repeat("█", max(0, min(width, int(math.Round(share*float64(width))))))
+}

@@ -582,6 +582,27 @@ func TestRelayExposition(t *testing.T) {
 	})
 }
 
+// docs/metrics.md lists every metric of the relay as it is, and no other.
+func TestRelayDocumented(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := relayStart(t, relayRecorded(t, "load-metrics-waiting"), nil)
+		w.pass(1)
+		families, err := w.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		inCode := map[string]documented{}
+		for _, f := range families {
+			inCode[f.GetName()] = documented{Type: strings.ToLower(f.GetType().String()), Labels: ownLabels(f.GetMetric()[0]), Help: f.GetHelp()}
+		}
+		inDocs := metricsInDocs(t)
+		maps.DeleteFunc(inDocs, func(name string, _ documented) bool { return !strings.HasPrefix(name, "llm_server_") })
+		if diff := cmp.Diff(inCode, inDocs); diff != "" {
+			t.Errorf("docs/metrics.md differs from the code (-code +docs):\n%s", diff)
+		}
+	})
+}
+
 // phase is where in a second the relay samples.
 func (w *relayWorld) phase() time.Duration {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -35,14 +35,10 @@ type openMinute struct {
 }
 
 func (m *minutes) add(rec *record) {
-	at := rec.Ended.Truncate(time.Minute)
-	if !at.Equal(m.open.start) {
-		if at.Before(m.open.start) { // the clock went back, or results came out of order
-			at = m.open.start
-		} else {
-			m.close()
-			m.open.start = at
-		}
+	// A result of an earlier minute (the clock went back, or two ended out of order) counts in the open one.
+	if at := rec.Ended.Truncate(time.Minute); at.After(m.open.start) {
+		m.close()
+		m.open.start = at
 	}
 	m.open.add(rec)
 }

@@ -63,7 +63,8 @@ func TestPagesOfTheDaemon(t *testing.T) {
 		},
 		{
 			"reload by another site's page", "POST", "/-/reload", with(func(o *Options) { o.Reload = reloadOK }),
-			http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403, "text/plain; charset=utf-8", "cross-origin request detected…",
+			http.Header{"Sec-Fetch-Site": {"cross-site"}},
+			403, "text/plain; charset=utf-8", "cross-origin request detected…",
 		},
 		{"profiles", "GET", "/debug/pprof/", base, nil, 200, "text/html; charset=utf-8", "<html>…"},
 		{"a profile", "GET", "/debug/pprof/goroutine?debug=1", base, nil, 200, "text/plain; charset=utf-8", "goroutine profile:…"},

@@ -30,7 +30,10 @@ func headline(v *targetView, now time.Time) (sentence, detail string) {
 
 func failingHeadline(v *targetView, now time.Time) (sentence, detail string) {
 	w := v.failing()
-	sentence = fmt.Sprintf("%s failed in a row: %s.", formatCount(w.consecutive, "probe"), reasonCounts(w.streak()))
+	sentence = fmt.Sprintf("%d probes failed in a row: %s.", w.consecutive, reasonCounts(w.streak()))
+	if w.consecutive == 1 {
+		sentence = fmt.Sprintf("The last probe failed: %s.", reasonCounts(w.streak()))
+	}
 	if w.lastSuccess.IsZero() {
 		return sentence, "None has succeeded since the prober started."
 	}

@@ -106,7 +106,7 @@ func (a *answer) carriesToken(c *chunk) bool {
 	case payload:
 		return true
 	default:
-		return a.tokens > 0 && !c.role && !final
+		return a.tokens > 0 && c.hasDelta && !c.role && !final
 	}
 }
 
@@ -213,11 +213,12 @@ func (a *answer) finish(cut bool, err error) error {
 	return nil
 }
 
-// countTokens chooses the count of output tokens: usage, unless it is absent or says 0 of a stream with tokens.
+// countTokens chooses the count of output tokens: usage, unless it is absent, says 0 of a stream with tokens, or
+// claims tokens that never came.
 func (a *answer) countTokens() {
 	res := a.res
 	res.OutputTokens, res.TokenSource = a.usage, FromUsage
-	if a.usage <= 0 {
+	if a.usage <= 0 || a.tokens == 0 {
 		res.OutputTokens, res.TokenSource = max(a.tokens, a.counted), FromChunks
 	}
 	if a.usage >= 0 && (a.usage < a.tokens || a.counted > 0 && a.usage != a.counted) {

@@ -13,6 +13,7 @@ type chunk struct {
 	scan jsonScanner
 
 	hasChoice bool // choices holds at least one element
+	hasDelta  bool // and that has a delta or a text, be it empty
 	role      bool // the delta names a role
 	tools     bool // the delta carries tool calls
 
@@ -88,8 +89,10 @@ func topMember(s *jsonScanner, c *chunk, key []byte) {
 func choiceMember(s *jsonScanner, c *chunk, key []byte) {
 	switch string(key) {
 	case "delta":
+		c.hasDelta = s.peek() == '{'
 		s.objectOrOther(c, deltaMember)
 	case "text":
+		c.hasDelta = s.peek() == '"'
 		c.content = s.text()
 	case "finish_reason":
 		c.finish = s.text()

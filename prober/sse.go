@@ -189,7 +189,7 @@ func (s *sseReader) fill() error {
 	if s.total > maxStreamBytes {
 		return fmt.Errorf("%w: stream exceeds %d bytes", errTooLarge, maxStreamBytes)
 	}
-	if s.end-s.begin > maxEventBytes {
+	if s.end-s.begin >= maxEventBytes {
 		return fmt.Errorf("%w: event exceeds %d bytes", errTooLarge, maxEventBytes)
 	}
 	s.makeRoom()

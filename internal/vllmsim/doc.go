@@ -5,5 +5,14 @@
 // page, and faults that can be switched while it runs. Its answers are held against recordings of the real one
 // by the tests of this package.
 //
+//	sim := vllmsim.New(vllmsim.Config{Engine: vllmsim.DemoModel(), PerRequestMetrics: true, PromptTokensDetails: true})
+//	defer sim.Close()
+//	go sim.RunLoad(ctx, vllmsim.DemoLoad())
+//	http.Serve(listener, sim.Handler()) // uvicorn closes idle connections after 5 s: http.Server.IdleTimeout
+//
+// A fault is switched on by [Server.SetFault], or from outside:
+//
+//	curl -X POST 'localhost:8000/sim/fault?name=hang'      # and -X DELETE to end it; GET /sim/fault lists all
+//
 // Nothing here has a clock of its own: under testing/synctest the package runs on virtual time.
 package vllmsim

@@ -199,6 +199,9 @@ func (e *Engine) busy() bool {
 
 // sleepUntil sleeps, and reports whether the engine is still alive.
 func (e *Engine) sleepUntil(deadline time.Time) bool {
+	if time.Until(deadline) <= 0 { // a model without delays, or a late step
+		return e.Err() == nil
+	}
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	for {
@@ -206,10 +209,7 @@ func (e *Engine) sleepUntil(deadline time.Time) bool {
 		case <-timer.C:
 			return true
 		case <-e.wake:
-			e.mu.Lock()
-			dead := e.dead != nil
-			e.mu.Unlock()
-			if dead {
+			if e.Err() != nil {
 				return false
 			}
 		}

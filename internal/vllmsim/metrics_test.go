@@ -57,6 +57,8 @@ func TestMetricsPageIsThatOfVLLM(t *testing.T) {
 	all := []string{
 		"models", "chat-plain", "completion-include-usage", "error-400-type", "error-404-path", "error-400-too-long", "tokenize-prompt",
 	}
+	uncached := queueConfig()
+	uncached.DisablePrefixCache = true
 	for _, tc := range []struct {
 		page   string
 		config Config
@@ -64,7 +66,8 @@ func TestMetricsPageIsThatOfVLLM(t *testing.T) {
 	}{
 		{"metrics-before-first-request", plainConfig(), []string{"models"}},
 		{"metrics-after", plainConfig(), all},
-		{"auth-metrics-without-key", func() Config { c := queueConfig(); c.DisablePrefixCache = true; return c }(), nil},
+		{"auth-metrics-without-key", uncached, nil},
+		{"load-metrics-waiting", uncached, []string{"auth-good-key-request-id"}},
 		{"multi-metrics-before", multiConfig(), nil},
 		{"multi-metrics", multiConfig(), []string{"multi-chat", "multi-404", "multi-tokenize"}},
 	} {

@@ -38,16 +38,27 @@ func (l labels) with(name, value string) labels {
 	return slices.Insert(slices.Clone(l), i, name, value)
 }
 
-func (l labels) String() string {
-	if len(l) == 0 {
-		return ""
-	}
-	escape := strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
-	pairs := make([]string, 0, len(l)/2)
+func (l labels) write(b *bytes.Buffer) {
 	for i := 0; i < len(l); i += 2 {
-		pairs = append(pairs, l[i]+`="`+escape.Replace(l[i+1])+`"`)
+		b.WriteByte("{,"[min(i, 1)])
+		b.WriteString(l[i])
+		b.WriteString(`="`)
+		for _, c := range []byte(l[i+1]) {
+			switch c {
+			case '\\', '"':
+				b.WriteByte('\\')
+				b.WriteByte(c)
+			case '\n':
+				b.WriteString(`\n`)
+			default:
+				b.WriteByte(c)
+			}
+		}
+		b.WriteByte('"')
 	}
-	return "{" + strings.Join(pairs, ",") + "}"
+	if len(l) > 0 {
+		b.WriteByte('}')
+	}
 }
 
 // series is one time series, or all of one histogram or summary.
@@ -136,7 +147,12 @@ func (p *page) text() []byte {
 	for _, f := range p.families {
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
 		for _, s := range f.samples {
-			fmt.Fprintf(&b, "%s%s%s %s\n", f.name, s.suffix, s.labels, pythonFloat(s.value))
+			b.WriteString(f.name)
+			b.WriteString(s.suffix)
+			s.labels.write(&b)
+			b.WriteByte(' ')
+			b.WriteString(pythonFloat(s.value))
+			b.WriteByte('\n')
 		}
 	}
 	return b.Bytes()

@@ -40,6 +40,8 @@ type RelayConfig struct {
 	URL *url.URL
 	// MetricsURL is the metrics page; nil: /metrics below URL.
 	MetricsURL *url.URL
+	// HealthURL is asked beside it; nil: /health below URL, the empty URL: none is asked.
+	HealthURL *url.URL
 	// Engine is the server software; empty means [EngineAuto]. Then the engine is how the server signs its models
 	// in /v1/models, and where it is none that the relay knows, its metrics page is never touched (TensorRT-LLM's
 	// loses its statistics when read), unless MetricsURL names the page: then the page tells.
@@ -127,9 +129,12 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{cfg: cfg, client: client, metricsURL: cfg.MetricsURL, healthURL: cfg.URL.JoinPath("health")}
+	r := &Relay{cfg: cfg, client: client, metricsURL: cfg.MetricsURL, healthURL: cfg.HealthURL}
 	if r.metricsURL == nil {
 		r.metricsURL = cfg.URL.JoinPath("metrics")
+	}
+	if r.healthURL == nil {
+		r.healthURL = cfg.URL.JoinPath("health")
 	}
 	r.log = relayLog{logger: log.With(cfg.Logger, "component", "relay", "url", relayLogURL(r.metricsURL))}
 	r.metrics = newRelayMetrics(r, cfg.ConstLabels)
@@ -140,7 +145,9 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 func (r *Relay) Run(ctx context.Context) {
 	defer r.client.CloseIdleConnections()
 	var health sync.WaitGroup
-	health.Go(func() { r.watchHealth(ctx) })
+	if *r.healthURL != (url.URL{}) {
+		health.Go(func() { r.watchHealth(ctx) })
+	}
 	defer health.Wait()
 	r.every(ctx, func() { r.sample(ctx) })
 }

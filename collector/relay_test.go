@@ -834,8 +834,8 @@ func TestRelaySurvivesClosedIdleConnections(t *testing.T) {
 		w := relayStart(t, served, nil)
 		w.pass(20)
 		alive := w.net.dials.Load()
-		if alive > 2 { // one for the page, one for health
-			t.Errorf("%d connections for 20 samples", alive)
+		if alive > 4 { // the page's and health's; at the start both may dial for the same request
+			t.Errorf("%d connections for 40 requests", alive)
 		}
 		w.has(map[string]string{"up": "1"})
 	})

@@ -29,7 +29,7 @@ type client struct {
 
 func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {
 	transport, err := promconfig.NewRoundTripperFromConfig(t.HTTP, "llm_prober",
-		promconfig.WithDialContextFunc(promconfig.DialContextFunc(stamped(dial, t.IPFamily))),
+		promconfig.WithDialContextFunc(promconfig.DialContextFunc(stamped(t.IPFamily.Dial(dial)))),
 		promconfig.WithKeepAlivesDisabled(),
 		promconfig.WithHTTP2Disabled())
 	if err != nil {

@@ -118,11 +118,18 @@ type dialSlot struct {
 
 type dialSlotKey struct{}
 
-// stamped makes dial wrap its connections for the probe in whose context it is called.
-func stamped(dial DialFunc, family IPFamily) DialFunc {
-	suffix := map[IPFamily]string{IPv4: "4", IPv6: "6"}[family]
+// Dial makes dial use addresses of the family only.
+func (f IPFamily) Dial(dial DialFunc) DialFunc {
+	suffix := map[IPFamily]string{IPv4: "4", IPv6: "6"}[f]
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network+suffix, address)
+		return dial(ctx, network+suffix, address)
+	}
+}
+
+// stamped makes dial wrap its connections for the probe in whose context it is called.
+func stamped(dial DialFunc) DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
 		slot, ok := ctx.Value(dialSlotKey{}).(*dialSlot)
 		if err != nil || !ok {
 			return conn, err

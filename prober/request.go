@@ -64,17 +64,22 @@ func (w *Workload) build(model string, p prompt, salt string, dropped map[string
 }
 
 // refusedField finds the field that an error body names as the reason for a refusal: first one that may be
-// dropped without being asked, in the order of how little it matters. tell is a field that is the
-// configuration's to drop, since without it the shape of the probe is another.
-func refusedField(w *Workload, body string, dropped map[string]bool) (drop, tell string) {
+// dropped without being asked, in the order of how little it matters. Any other is the configuration's to change,
+// since without it the shape of the probe is another: then advice tells how.
+func refusedField(w *Workload, body string, dropped map[string]bool) (drop, advice string) {
 	for _, field := range droppable {
 		if strings.Contains(body, field) && !dropped[field] && !slices.Contains(w.DropFields, field) {
 			return field, ""
 		}
 	}
-	for _, field := range []string{"ignore_eos", "min_tokens", "seed", "temperature", w.MaxTokensField} {
+	for _, field := range []string{"ignore_eos", "min_tokens", "seed", "temperature"} {
 		if strings.Contains(body, field) {
-			return "", field
+			return "", fmt.Sprintf("if the server cannot take %s, add it to the workload's drop_fields", field)
+		}
+	}
+	for field, other := range map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"} {
+		if field == w.MaxTokensField && strings.Contains(body, field) {
+			return "", fmt.Sprintf("the workload's max_tokens_field can be %s instead", other)
 		}
 	}
 	return "", ""

@@ -290,9 +290,9 @@ func (r *Runner) attempt(ctx context.Context, l *lane, res *Result) (err error) 
 		if !errors.As(err, &f) || f.reason != ReasonBadRequest {
 			return err
 		}
-		drop, tell := r.server.refused(w, res.Body)
-		if tell != "" {
-			return fmt.Errorf("%w (if the server cannot take %s, add it to the workload's drop_fields)", err, tell)
+		drop, advice := r.server.refused(w, res.Body)
+		if advice != "" {
+			return fmt.Errorf("%w (%s)", err, advice)
 		}
 		if drop == "" || !r.server.drop(drop) {
 			return err

@@ -230,7 +230,7 @@ func (s *server) drop(field string) bool {
 }
 
 // refused finds the field that an error names; see refusedField.
-func (s *server) refused(w *Workload, body string) (drop, tell string) {
+func (s *server) refused(w *Workload, body string) (drop, advice string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return refusedField(w, body, s.dropped)

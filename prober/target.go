@@ -49,7 +49,7 @@ type Workload struct {
 	MaxTokensField string
 	// DropFields names fields that this workload's requests leave out, for servers that refuse them.
 	DropFields []string
-	// ExtraBody is merged into the request; it sets no field that the prober owns (see OwnedFields).
+	// ExtraBody is merged into the request; it must not set a field that the prober sets itself.
 	ExtraBody map[string]any
 }
 

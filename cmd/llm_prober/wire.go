@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"hash/fnv"
-	"math"
 	"net/url"
 	"os"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/llm-prober/llm_prober/internal/config"
 	"github.com/llm-prober/llm_prober/internal/web"
 	"github.com/llm-prober/llm_prober/internal/wire"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 // relayConfig is a target as the relay takes it.
@@ -23,15 +23,18 @@ func relayConfig(t config.Target, u *unit, agent string, logger log.Logger) (col
 		Registerer: u.metrics.Registerer(), ConstLabels: u.metrics.Labels(), Logger: logger,
 		URL: t.URL, Engine: collector.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval,
 		HTTP: t.HTTPClientConfig, UserAgent: agent, OnRestart: u.runner.WarmUp,
+		Dial: u.probed.IPFamily.Dial(prober.DefaultDial),
+	}
+	var err error
+	if c.HealthURL, err = url.Parse(t.HealthURL); err != nil {
+		return c, fmt.Errorf("health_url: %w", err)
 	}
 	if t.MetricsURL == t.URL.JoinPath("metrics").String() {
 		return c, nil // nobody chose it: the relay finds out first whether it may be read
 	}
-	page, err := url.Parse(t.MetricsURL)
-	if err != nil {
+	if c.MetricsURL, err = url.Parse(t.MetricsURL); err != nil {
 		return c, fmt.Errorf("metrics_url: %w", err)
 	}
-	c.MetricsURL = page
 	return c, nil
 }
 
@@ -52,15 +55,9 @@ func serverOf(u *unit) (s web.Server, known bool) {
 		return s, false
 	}
 	last := u.relay.Last()
-	number := func(v *float64) float64 {
-		if v == nil {
-			return math.NaN()
-		}
-		return *v
-	}
 	s = web.Server{
 		Up: last.Up, Error: last.Err, Engine: string(last.EngineType), Version: last.Version,
-		Running: number(last.Running), Waiting: number(last.Waiting), KVCache: number(last.KVUsage),
+		Running: last.Running, Waiting: last.Waiting, KVCache: last.KVUsage,
 		Healthy: web.Unhealthy, LastScrape: last.SampledAt, LastChange: last.LastChange,
 	}
 	if last.Healthy {

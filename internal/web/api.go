@@ -226,7 +226,7 @@ func newAPITarget(v *targetView, now time.Time) apiTarget {
 func newAPIServer(s Server) *apiServer {
 	return &apiServer{
 		Up: s.Up, Error: s.Error, Engine: s.Engine, Version: s.Version, Health: s.Healthy,
-		Running: number(s.Running), Waiting: number(s.Waiting), KVCache: number(s.KVCache),
+		Running: s.Running, Waiting: s.Waiting, KVCache: s.KVCache,
 		LastScrape: rfc3339(s.LastScrape), LastChange: rfc3339(s.LastChange),
 	}
 }
@@ -288,13 +288,6 @@ func counted(n int) *int {
 		return nil
 	}
 	return &n
-}
-
-func number(v float64) *float64 {
-	if !known(v) {
-		return nil
-	}
-	return &v
 }
 
 func seconds(ds []time.Duration) []float64 {

@@ -40,7 +40,7 @@ func golden(t *testing.T, name, got string) {
 func small(now time.Time) *fleet {
 	f := &fleet{history: &History{}, servers: map[string]Server{}}
 	f.add("t", "qwen", &Server{
-		Up: true, Engine: "vllm", Version: "0.32.0", Running: 3, Waiting: 1, KVCache: 0.25, Healthy: Healthy,
+		Up: true, Engine: "vllm", Version: "0.32.0", Running: ptr(3.0), Waiting: ptr(1.0), KVCache: ptr(0.25), Healthy: Healthy,
 		LastScrape: now.Add(-time.Second), LastChange: now.Add(-2 * time.Second),
 	}, map[string]string{"site": "ams"})
 	f.targets[0].URL = &url.URL{Scheme: "https", User: url.UserPassword("u", "secret"), Host: "llm.example.com"}

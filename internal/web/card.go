@@ -70,14 +70,14 @@ const staleServer = 10 * time.Second
 func newServerBox(s Server, now time.Time) *serverBox {
 	box := &serverBox{
 		Running: formatNumber(s.Running), Waiting: formatNumber(s.Waiting), KVCache: formatPercent(s.KVCache),
-		Queued: known(s.Waiting) && s.Waiting > 0, Health: s.Healthy, Name: strings.TrimSpace(s.Engine + " " + s.Version),
+		Queued: some(s.Waiting), Health: s.Healthy, Name: strings.TrimSpace(s.Engine + " " + s.Version),
 	}
 	switch {
 	case !s.Up && s.LastScrape.IsZero():
 		box.Note = "its metrics page cannot be read"
 	case !s.Up || now.Sub(s.LastScrape) > staleServer:
 		box.Note = "its metrics page has not been read for " + formatAge(now.Sub(s.LastScrape))
-	case !s.LastChange.IsZero() && s.Running > 0 && now.Sub(s.LastChange) > staleServer:
+	case !s.LastChange.IsZero() && some(s.Running) && now.Sub(s.LastChange) > staleServer:
 		box.Note = "these numbers have stood still for " + formatAge(now.Sub(s.LastChange)) + " while requests run"
 	}
 	if s.Error != "" && box.Note != "" {

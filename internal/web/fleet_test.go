@@ -126,13 +126,13 @@ func newFleet(now time.Time) *fleet {
 	f := &fleet{history: &History{}, servers: map[string]Server{}, random: rand.New(rand.NewPCG(1, 2)), now: now}
 	usual := timing{connect: 600 * time.Microsecond, queue: 40 * time.Microsecond, prefill: 84 * time.Millisecond, outside: 6 * time.Millisecond, itl: 19 * time.Millisecond, told: true}
 	server := func(running, waiting, kv float64) *Server {
-		return &Server{Up: true, Engine: "vllm", Version: "0.32.0", Running: running, Waiting: waiting, KVCache: kv, Healthy: Healthy, LastScrape: now.Add(-600 * time.Millisecond), LastChange: now.Add(-700 * time.Millisecond)}
+		return &Server{Up: true, Engine: "vllm", Version: "0.32.0", Running: &running, Waiting: &waiting, KVCache: &kv, Healthy: Healthy, LastScrape: now.Add(-600 * time.Millisecond), LastChange: now.Add(-700 * time.Millisecond)}
 	}
 	still := server(11, 0, 0.31)
 	still.LastChange = now.Add(-19 * time.Second)
-	blind := &Server{Running: math.NaN(), Waiting: math.NaN(), KVCache: math.NaN(), Error: "connection refused", LastScrape: now.Add(-6 * time.Minute)}
+	blind := &Server{Waiting: ptr(math.NaN()), Error: "connection refused", LastScrape: now.Add(-6 * time.Minute)}
 	llama := server(1, 0, 0)
-	llama.Engine, llama.Version, llama.KVCache, llama.Healthy = "llamacpp", "b6123", math.NaN(), ""
+	llama.Engine, llama.Version, llama.KVCache, llama.Healthy = "llamacpp", "b6123", nil, ""
 
 	f.add("a10-quiet", "qwen3.5-4b", server(2, 0, 0.07), map[string]string{"site": "ams", "gpu": "a10"})
 	f.add("h100-queue", "llama-3.3-70b", server(106, 37, 0.93), map[string]string{"site": "fra", "gpu": "h100"})

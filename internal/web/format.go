@@ -59,22 +59,22 @@ func formatClock(t, now time.Time) string {
 }
 
 // formatNumber writes a gauge: whole numbers whole, others with one digit; a dash for what is not known.
-func formatNumber(v float64) string {
+func formatNumber(v *float64) string {
 	switch {
-	case !known(v):
+	case v == nil:
 		return "–"
-	case v == math.Trunc(v):
-		return strconv.FormatFloat(v, 'f', 0, 64)
+	case *v == math.Trunc(*v):
+		return strconv.FormatFloat(*v, 'f', 0, 64)
 	}
-	return strconv.FormatFloat(v, 'f', 1, 64)
+	return strconv.FormatFloat(*v, 'f', 1, 64)
 }
 
 // formatPercent writes a ratio as a percentage; a dash for what is not known.
-func formatPercent(ratio float64) string {
-	if !known(ratio) {
+func formatPercent(ratio *float64) string {
+	if ratio == nil {
 		return "–"
 	}
-	return strconv.FormatFloat(100*ratio, 'f', 0, 64) + "\u00a0%"
+	return strconv.FormatFloat(100**ratio, 'f', 0, 64) + "\u00a0%"
 }
 
 // formatCount writes a number and its noun: 1 probe, 2 probes.

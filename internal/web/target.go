@@ -20,16 +20,16 @@ type Target struct {
 // DefaultSilenceLimit is as long as the hang alert waits.
 const DefaultSilenceLimit = 10 * time.Second
 
-// Server is what the relay last read from a server's own metrics page. A number that the server does not
-// publish is NaN.
+// Server is what the relay last read from a server's own metrics page. A number that is not
+// known, or too old, is nil.
 type Server struct {
 	Up         bool   // the last scrape worked
 	Error      string // why it did not
 	Engine     string // vllm, sglang, llamacpp
 	Version    string
-	Running    float64 // requests being computed now
-	Waiting    float64 // requests queued in the engine now
-	KVCache    float64 // share of the KV cache in use, 0 to 1
+	Running    *float64 // requests being computed now
+	Waiting    *float64 // requests queued in the engine now
+	KVCache    *float64 // share of the KV cache in use, 0 to 1
 	Healthy    Health
 	LastScrape time.Time // zero: never
 	LastChange time.Time // when any of its numbers last moved; zero: never
@@ -53,5 +53,13 @@ func shownURL(u *url.URL) string {
 	return clean((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), maxURL)
 }
 
-// known reports whether a number of the relay is one.
-func known(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+// finite is v, or nil if it is no number that can be shown.
+func finite(v *float64) *float64 {
+	if v == nil || math.IsNaN(*v) || math.IsInf(*v, 0) {
+		return nil
+	}
+	return v
+}
+
+// some reports whether v is known and above 0.
+func some(v *float64) bool { return v != nil && *v > 0 }

@@ -51,6 +51,7 @@ func (s *site) look(t Target, flights []flightView, now time.Time) targetView {
 	}
 	if s.Server != nil {
 		v.server, v.serverKnown = s.Server(t.Name)
+		v.server.Running, v.server.Waiting, v.server.KVCache = finite(v.server.Running), finite(v.server.Waiting), finite(v.server.KVCache)
 		v.server.Version = clean(v.server.Version, maxWord)
 		v.server.Engine = clean(v.server.Engine, maxWord)
 		v.server.Error = clean(v.server.Error, maxError)

@@ -49,7 +49,7 @@ func silentHint(s Server, known bool, now time.Time) string {
 		return "Its metrics page does not answer either."
 	case !s.LastChange.IsZero() && now.Sub(s.LastChange) >= DefaultSilenceLimit:
 		return "The server's own numbers have stood still for " + formatAge(now.Sub(s.LastChange)) + ": the engine hangs."
-	case s.Waiting > 0:
+	case some(s.Waiting):
 		return formatNumber(s.Waiting) + " requests wait in its queue and its numbers move: it is full, not hung."
 	}
 	return "The server's own numbers move, so the engine works: look at what lies between."
@@ -82,7 +82,7 @@ func slowHint(v *targetView) string {
 		PartTTFT:    "The server does not tell queue and prefill of a request, so the part is not known.",
 	}
 	part := v.slow()[0].part
-	if part == PartTTFT && v.serverKnown && v.server.Waiting > 0 {
+	if part == PartTTFT && v.serverKnown && some(v.server.Waiting) {
 		return formatNumber(v.server.Waiting) + " requests wait in the server's queue."
 	}
 	return hints[part]

@@ -86,7 +86,7 @@ func (p *process) requestContext(r *http.Request) (context.Context, context.Canc
 	}
 }
 
-// newAnswer checks the request in the order in which vLLM does.
+// newAnswer accepts a request, or refuses it.
 func (s *Server) newAnswer(p *process, api api, r *http.Request, faults []activeFault) (*answer, *apiError) {
 	b, refusal := readBody(r)
 	if refusal != nil {
@@ -99,32 +99,17 @@ func (s *Server) newAnswer(p *process, api api, r *http.Request, faults []active
 			}
 		}
 	}
-	req, refusal := b.completion()
+	req, prompt, refusal := s.check(p, api, b)
 	if refusal != nil {
 		return nil, refusal
 	}
-	if !s.hasModel(req.model) {
-		return nil, modelNotFound(req.model, s.cfg.Models)
+	a := &answer{
+		cfg: &s.cfg, api: api, req: req, prompt: prompt, began: time.Now().Unix(),
+		id:    api.idPrefix() + cmp.Or(r.Header.Get("X-Request-Id"), req.requestID, s.hex(16)),
+		model: cmp.Or(req.model, s.cfg.Models[0]),
+		words: newWords(s.cfg.Seed, prompt, s.cfg.EmptyTokens),
+		plan:  newPlan(min(req.maxTokens, s.cfg.MaxModelLen-len(prompt))), // vLLM, too, cuts at the end of the context
 	}
-	if p.engine.Err() != nil {
-		return nil, engineDead()
-	}
-	prompt, refusal := api.prompt(b)
-	if refusal != nil {
-		return nil, refusal
-	}
-	if refusal := req.limit(len(prompt), s.cfg.MaxModelLen); refusal != nil {
-		return nil, refusal
-	}
-	if limit := s.cfg.MaxNumQueuedReqs; limit > 0 && p.engine.Queued() >= limit {
-		p.http.rejected()
-		return nil, queueFull()
-	}
-	a := &answer{cfg: &s.cfg, api: api, req: req, prompt: prompt, began: time.Now().Unix()}
-	a.id = api.idPrefix() + cmp.Or(r.Header.Get("X-Request-Id"), req.requestID, s.hex(16))
-	a.model = cmp.Or(req.model, s.cfg.Models[0])
-	a.words = newWords(s.cfg.Seed, prompt, s.cfg.EmptyTokens)
-	a.plan = newPlan(min(req.maxTokens, s.cfg.MaxModelLen-len(prompt)))
 	if p.cache != nil {
 		a.plan.cached, a.created = p.cache.use(req.cacheSalt, prompt)
 	}
@@ -134,6 +119,32 @@ func (s *Server) newAnswer(p *process, api api, r *http.Request, faults []active
 		}
 	}
 	return a, nil
+}
+
+// check finds fault with a request in the order in which vLLM does.
+func (s *Server) check(p *process, api api, b *body) (completionRequest, []int, *apiError) {
+	req, refusal := b.completion()
+	if refusal != nil {
+		return req, nil, refusal
+	}
+	if !s.hasModel(req.model) {
+		return req, nil, modelNotFound(req.model, s.cfg.Models)
+	}
+	if p.engine.Err() != nil {
+		return req, nil, engineDead()
+	}
+	prompt, refusal := api.prompt(b)
+	if refusal != nil {
+		return req, nil, refusal
+	}
+	if refusal := req.limit(len(prompt), s.cfg.MaxModelLen); refusal != nil {
+		return req, nil, refusal
+	}
+	if limit := s.cfg.MaxNumQueuedReqs; limit > 0 && p.engine.Queued() >= limit {
+		p.http.rejected()
+		return req, nil, queueFull()
+	}
+	return req, prompt, nil
 }
 
 func (a *answer) submit(ctx context.Context, p *process) (err error) {

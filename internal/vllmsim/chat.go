@@ -1,8 +1,6 @@
 package vllmsim
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // chatAPI is POST /v1/chat/completions.
 type chatAPI struct{}

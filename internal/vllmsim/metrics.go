@@ -1,7 +1,6 @@
 package vllmsim
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -141,7 +140,7 @@ func (e enginePage) requests(s Stats, refused int) {
 		rejection("max_num_queued_reqs", refused), rejection("max_num_queued_tokens", 0))
 }
 
-// observed writes a histogram, without the bounds beyond the context length.
+// observed writes a histogram of the engine.
 func (e enginePage) observed(name, help string, h Histogram) {
 	e.histogram("vllm:"+name, help, series{labels: e.labels, histogram: h, since: e.start})
 }
@@ -190,7 +189,7 @@ func (e enginePage) cacheConfig() {
 		"effective_attention_block_size", block, "enable_mamba_shared_prefix_checkpoint", "False",
 		"enable_prefix_caching", caching, "engine", "0", "gpu_memory_utilization", "0.92", "hash_block_size", "None",
 		"is_attention_free", "False", "kv_cache_dtype_skip_layers", "[]", "kv_cache_layout", "None",
-		"kv_cache_max_concurrency", fmt.Sprint(pythonFloat(float64(kv) / float64(e.cfg.MaxModelLen))), "kv_cache_memory_bytes", "1073741824",
+		"kv_cache_max_concurrency", pythonFloat(float64(kv) / float64(e.cfg.MaxModelLen)), "kv_cache_memory_bytes", "1073741824",
 		"kv_cache_size_tokens", strconv.Itoa(kv), "kv_offloading_backend", "native", "kv_offloading_size", "None",
 		"kv_sharing_fast_prefill", "False", "mamba_block_size", "None", "mamba_cache_dtype", "auto",
 		"mamba_cache_mode", "none", "mamba_page_size_padded", "None", "mamba_ssm_cache_dtype", "float32",

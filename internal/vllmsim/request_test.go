@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -288,6 +289,22 @@ func TestEmptyTokens(t *testing.T) {
 		empty, all := strings.Count(string(body), `"text":""`), strings.Count(string(body), `"text":"`)
 		if all != 200 || empty < 80 || empty > 120 {
 			t.Errorf("%d of %d tokens decode to nothing, want about half of 200", empty, all)
+		}
+	})
+}
+
+func TestClientThatLeavesFreesItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := serve(t, Config{Engine: clockwork()})
+		if err := s.SetFault(Fault{Name: Endless}); err != nil {
+			t.Fatal(err)
+		}
+		if got := complete(t, n.client(), "http://sim"); got.End != "out of patience" || got.Texts < 100 {
+			t.Fatalf("%+v", got)
+		}
+		time.Sleep(time.Second)
+		if got := s.Engine().Stats(); got.Running != 0 || got.KVUsage != 0 || len(got.Finished) != 0 {
+			t.Errorf("%d running, KV usage %v, finished %v", got.Running, got.KVUsage, got.Finished)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func newCard(v *targetView, alone bool, now time.Time) card {
 		c.Server = newServerBox(v.server, now)
 	}
 	for _, f := range v.flights {
-		c.Flights = append(c.Flights, newFlightRow(f))
+		c.Flights = append(c.Flights, newFlightRow(f, v.silenceLimit))
 	}
 	for i := range v.workloads {
 		c.Workloads = append(c.Workloads, newWorkloadCard(v.name, &v.workloads[i], alone, now))
@@ -86,8 +86,8 @@ func newServerBox(s Server, now time.Time) *serverBox {
 	return box
 }
 
-func newFlightRow(f flightView) flightRow {
-	row := flightRow{ID: clean(f.RequestID, maxID), Workload: f.Workload.Name, Age: formatAge(f.age), Silence: formatAge(f.silence), Silent: f.silence >= DefaultSilenceLimit}
+func newFlightRow(f flightView, limit time.Duration) flightRow {
+	row := flightRow{ID: clean(f.RequestID, maxID), Workload: f.Workload.Name, Age: formatAge(f.age), Silence: formatAge(f.silence), Silent: f.silence >= limit}
 	switch {
 	case f.tokens > 0:
 		row.Stage = formatCount(f.tokens, "token event")

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"math"
 	"net/url"
 	"time"
@@ -43,6 +44,8 @@ const (
 	Healthy   Health = "healthy"
 	Unhealthy Health = "unhealthy"
 )
+
+func (t Target) silenceLimit() time.Duration { return cmp.Or(t.SilenceLimit, DefaultSilenceLimit) }
 
 // shownURL is the base of a target as a person may see it: without user information, query and fragment,
 // which may carry secrets.

@@ -73,8 +73,17 @@ func (s *site) probe(w http.ResponseWriter, r *http.Request) {
 	s.render(w, status, "probe.html", page)
 }
 
-func (s *site) findProbe(target, id string, now time.Time) (*record, *flightView) {
-	if !slices.ContainsFunc(s.Targets(), func(t Target) bool { return t.Name == target }) {
+// silentFlight is a probe in flight, and whether its silence is longer than its target's limit.
+type silentFlight struct {
+	flightView
+	silent bool
+}
+
+// findProbe looks for a probe that is kept or in flight; both are nil if it is neither.
+func (s *site) findProbe(target, id string, now time.Time) (*record, *silentFlight) {
+	targets := s.Targets()
+	at := slices.IndexFunc(targets, func(t Target) bool { return t.Name == target })
+	if at < 0 {
 		return nil, nil
 	}
 	for _, series := range s.History.view(target, now) {
@@ -84,7 +93,7 @@ func (s *site) findProbe(target, id string, now time.Time) (*record, *flightView
 	}
 	for _, f := range s.History.inFlight(now)[target] {
 		if clean(f.RequestID, maxID) == id {
-			return nil, &f
+			return nil, &silentFlight{f, f.silence >= targets[at].silenceLimit()}
 		}
 	}
 	return nil, nil
@@ -122,10 +131,10 @@ func (p *probePage) tell(rec *record) {
 }
 
 // tellFlight fills the page with a probe that has not ended.
-func (p *probePage) tellFlight(f *flightView) {
+func (p *probePage) tellFlight(f *silentFlight) {
 	p.InFlight, p.Outcome = true, "in flight for "+formatAge(f.age)
 	p.mark = mark{Unknown, "…", "In flight"}
-	if f.silence >= DefaultSilenceLimit {
+	if f.silent {
 		p.mark = markOf(Silent)
 	}
 	p.Total = formatDuration(f.age)

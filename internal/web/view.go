@@ -18,6 +18,7 @@ type targetView struct {
 	server           Server
 	serverKnown      bool
 	flights          []flightView
+	silenceLimit     time.Duration
 	workloads        []workloadView
 }
 
@@ -45,7 +46,7 @@ func (s *site) targets(now time.Time) []targetView {
 }
 
 func (s *site) look(t Target, flights []flightView, now time.Time) targetView {
-	v := targetView{name: t.Name, url: shownURL(t.URL), model: t.Model, flights: flights, state: Unknown}
+	v := targetView{name: t.Name, url: shownURL(t.URL), model: t.Model, flights: flights, silenceLimit: t.silenceLimit(), state: Unknown}
 	for _, name := range slices.Sorted(maps.Keys(t.Labels)) {
 		v.labels = append(v.labels, label{clean(name, maxName), clean(t.Labels[name], maxName)})
 	}
@@ -61,7 +62,7 @@ func (s *site) look(t Target, flights []flightView, now time.Time) targetView {
 		v.model = lastModel(v.workloads)
 	}
 	v.model = clean(v.model, maxName)
-	v.judge(cmp.Or(t.SilenceLimit, DefaultSilenceLimit), now)
+	v.judge(now)
 	return v
 }
 
@@ -101,7 +102,7 @@ func lastModel(workloads []workloadView) string {
 
 // judge finds the state of a target: the worst of its workloads' states, for as long as it has been that.
 // A workload that is no longer probed says nothing.
-func (v *targetView) judge(silenceLimit time.Duration, now time.Time) {
+func (v *targetView) judge(now time.Time) {
 	for _, w := range v.workloads {
 		if w.plan == nil {
 			continue
@@ -118,7 +119,7 @@ func (v *targetView) judge(silenceLimit time.Duration, now time.Time) {
 	if v.state == Failing || len(v.flights) == 0 {
 		return
 	}
-	if f := v.flights[0]; f.silence >= silenceLimit {
+	if f := v.flights[0]; f.silence >= v.silenceLimit {
 		v.state, v.since = Silent, now.Add(-f.silence)
 	}
 }

@@ -117,3 +117,41 @@ func TestTimerEndsWithTheProbe(t *testing.T) {
 		}
 	})
 }
+
+// A timer that had fired when the probe ended finds that it is gone.
+func TestTimerThatLostTheRace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := chat(128)
+		target := chatTarget(w, SLO{Name: "fast", Indicator: IndicatorTTFT, Threshold: sec})
+		l := target.workloads["chat"].inFlight
+		s := begin(target, w, false)
+		f := l.flights[s.result.Probe]
+		abandon(s)
+		time.Sleep(2 * sec)
+		l.due(f)
+		if got := counted(t, target, "fast"); got != "0/0" {
+			t.Errorf("%s events are bad, want 0/0: the probe was abandoned before the threshold", got)
+		}
+	})
+}
+
+// A timer that fires before its time, as after a step of a clock that has no monotonic reading, is set again.
+func TestTimerThatFiresEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := chat(128)
+		target := chatTarget(w, SLO{Name: "fast", Indicator: IndicatorTTFT, Threshold: sec})
+		l := target.workloads["chat"].inFlight
+		s := begin(target, w, false)
+		f := l.flights[s.result.Probe]
+		f.timer.Stop()
+		l.due(f)
+		if got := counted(t, target, "fast"); got != "0/0" {
+			t.Errorf("before the threshold: %s, want 0/0", got)
+		}
+		s.until(1100 * ms)
+		if got := counted(t, target, "fast"); got != "1/1" {
+			t.Errorf("100 ms after the threshold: %s, want 1/1", got)
+		}
+		abandon(s)
+	})
+}

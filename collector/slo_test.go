@@ -128,6 +128,7 @@ func TestVerdictOnDuration(t *testing.T) {
 		{name: "in time", steps: []step{{0, send, "0/0"}, {sec, stream(127, 50*ms), "0/0"}, {8 * sec, good, "0/1"}}},
 		{name: "hangs while connecting", steps: []step{{10099 * ms, nil, "0/0"}, {10100 * ms, nil, "1/1"}, {60 * sec, fail(prober.ReasonTimeout), "1/1"}}},
 		{name: "counts from the request", steps: []step{{5 * sec, send, "0/0"}, {15099 * ms, nil, "0/0"}, {15100 * ms, nil, "1/1"}, {60 * sec, fail(prober.ReasonTimeout), "1/1"}}},
+		{name: "counts from the request, and is in time", tokens: 3, steps: []step{{5 * sec, send, "0/0"}, {14 * sec, stream(2, 100*ms), "0/0"}, {16 * sec, good, "0/1"}}},
 		{name: "hangs in mid stream", steps: []step{{0, send, "0/0"}, {sec, stream(3, 10*ms), "0/0"}, {10099 * ms, nil, "0/0"}, {10100 * ms, nil, "1/1"}, {31 * sec, fail(prober.ReasonStalled), "1/1"}}},
 		{name: "too slow, token by token", steps: []step{{0, send, "0/0"}, {sec, stream(17, 500*ms), "0/0"}, {10 * sec, token, "0/0"}, {10050 * ms, token, "1/1"}, {11 * sec, good, "1/1"}}},
 		{name: "all tokens in time, the end of the stream is not", tokens: 3, steps: []step{{0, send, "0/0"}, {sec, stream(2, sec), "0/0"}, {15 * sec, nil, "0/0"}, {20 * sec, good, "0/1"}}},
@@ -165,6 +166,9 @@ func TestVerdictOn95thPercentileOfGaps(t *testing.T) {
 		{name: "the third is bad as soon as it is too long, while it is open", tokens: 41, steps: []step{
 			{0, send, "0/0"}, {sec, stream(2, long), "0/0"}, {1599 * ms, nil, "0/0"}, {1600 * ms, nil, "1/1"}, {5 * sec, good, "1/1"},
 		}},
+		{name: "gaps of the very threshold are not too long", tokens: 41, steps: []step{
+			{0, send, "0/0"}, {sec, stream(2, 100*ms), "0/0"}, {1200*ms + long, stream(37, 10*ms), "0/0"}, {5 * sec, good, "0/1"},
+		}},
 		{name: "the third is bad by its stamp", tokens: 41, steps: []step{
 			{0, send, "0/0"}, {sec, stream(2, long), "0/0"}, {1550 * ms, token, "1/1"}, {5 * sec, good, "1/1"},
 		}},
@@ -187,6 +191,19 @@ func TestVerdictOn95thPercentileOfGaps(t *testing.T) {
 			{0, send, "0/0"}, {sec, stream(20, 10*ms), "0/0"}, {5 * sec, doubtful(prober.SuspectReaderLate), "0/0"},
 		}},
 	})
+}
+
+// How many gaps may be too long is n − ⌈0.95·n⌉, for any n.
+func TestAllowedGaps(t *testing.T) {
+	p95, longest := verdict{slo: &slo{SLO: SLO{Indicator: IndicatorITLP95}}}, verdict{slo: &slo{SLO: SLO{Indicator: IndicatorITLMax}}}
+	for n := range 500 {
+		if got, want := p95.allowed(n), n-(95*n+99)/100; got != want {
+			t.Errorf("itl_p95: %d of %d gaps are allowed, want %d", got, n, want)
+		}
+		if got := longest.allowed(n); got != 0 {
+			t.Errorf("itl_max: %d of %d gaps are allowed, want 0", got, n)
+		}
+	}
 }
 
 func TestVerdictOnSuccess(t *testing.T) {
@@ -306,6 +323,7 @@ func TestSetSLOs(t *testing.T) {
 		{name: "another beside it", next: []SLO{{Name: "works", Indicator: IndicatorSuccess}, base}, want: "1/2", wantObjective: 0.99, wantThreshold: 1, wantLater: "3/4"},
 		{name: "objective", next: changed(func(s *SLO) { s.Objective = 0.9 }), want: "1/2", wantObjective: 0.9, wantThreshold: 1, wantLater: "3/4"},
 		{name: "threshold: another question", next: changed(func(s *SLO) { s.Threshold = 2 * sec }), want: "0/0", wantObjective: 0.99, wantThreshold: 2, wantLater: "1/1"},
+		{name: "indicator with the same threshold: another question", next: changed(func(s *SLO) { s.Indicator = IndicatorDuration }), want: "0/0", wantObjective: 0.99, wantThreshold: 1, wantLater: "1/1"},
 		{name: "indicator: another question", next: changed(func(s *SLO) { s.Indicator, s.Threshold = IndicatorSuccess, 0 }), want: "0/0", wantObjective: 0.99, wantLater: "1/1"},
 		{name: "another workload", next: changed(func(s *SLO) { s.Workloads = []string{"other"} }), want: "none", wantLater: "none"},
 		{name: "removed", next: nil, want: "none", wantLater: "none"},

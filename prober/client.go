@@ -52,9 +52,22 @@ type exchange struct {
 }
 
 // do sends a request and returns once the headers of the answer have come. sent is told when the first byte
-// of the request is written. A redirect is an answer like any other.
+// of the request is written, and never after do has returned. A redirect is an answer like any other.
 func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)) (*exchange, *http.Response, error) {
-	x := &exchange{slot: dialSlot{sent: sent}}
+	var telling sync.Mutex
+	over := false // net/http may still be writing when it has given up
+	x := &exchange{slot: dialSlot{sent: func(at time.Time) {
+		telling.Lock()
+		defer telling.Unlock()
+		if !over {
+			sent(at)
+		}
+	}}}
+	defer func() {
+		telling.Lock()
+		defer telling.Unlock()
+		over = true
+	}()
 	at := func(p phase) { x.phase.Store(int32(p)) }
 	ctx = context.WithValue(ctx, dialSlotKey{}, &x.slot)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{

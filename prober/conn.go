@@ -74,6 +74,7 @@ func (c *stampedConn) Read(p []byte) (n int, err error) {
 func (c *stampedConn) note(n int, stamp time.Time) {
 	now := time.Now()
 	since := now.Sub(c.lastReturn)
+	before := c.arrival.at
 	c.lastReturn = now
 	c.arrival = arrival{read: c.arrival.read + 1, bytes: n, at: now, span: since}
 	if stamp.IsZero() {
@@ -83,6 +84,9 @@ func (c *stampedConn) note(n int, stamp time.Time) {
 	delay := now.Round(0).Sub(stamp)
 	if delay < 0 || delay > since+stampSlack {
 		return
+	}
+	if !before.IsZero() {
+		delay = min(delay, now.Sub(before)) // bytes come in their order
 	}
 	c.arrival.at, c.arrival.delay, c.arrival.exact = now.Add(-delay), delay, true
 	c.arrival.span = max(0, since-delay)

@@ -61,7 +61,7 @@ func printTTFT(w io.Writer, r *prober.Result) {
 	if !known {
 		return
 	}
-	fmt.Fprintf(w, "%30s %s\n", "TTFT", millis(ttft))
+	fmt.Fprintf(w, "%30s %9s\n", "TTFT", millis(ttft))
 	if r.Server == nil {
 		fmt.Fprintf(w, "%30s\n", "(the server does not say where it went: vLLM does with --enable-per-request-metrics)")
 		return
@@ -74,14 +74,15 @@ func printTTFT(w io.Writer, r *prober.Result) {
 		{"prefill", r.Server.Prefill},
 		{"outside engine", ttft - r.Server.Queue - r.Server.Prefill},
 	} {
-		fmt.Fprintf(w, "%30s %9s  %s\n", part.name, millis(part.d), bar(part.d.Seconds()/ttft.Seconds(), 30))
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%30s %9s  %s", part.name, millis(part.d), bar(part.d.Seconds()/ttft.Seconds(), 30)), " "))
 	}
 }
 
 // histogramRows is how many bars the gaps are sorted into.
 const histogramRows = 8
 
-// printGaps prints percentiles of the gaps and a small histogram with logarithmic bounds.
+// printGaps prints percentiles of the gaps and a small histogram. Its bounds are logarithmic from half the median
+// on: what is faster than that came together with its neighbour, and how fast exactly says nothing.
 func printGaps(w io.Writer, r *prober.Result) {
 	if len(r.Gaps) == 0 {
 		return
@@ -89,26 +90,23 @@ func printGaps(w io.Writer, r *prober.Result) {
 	gaps := slices.Sorted(slices.Values(r.Gaps))
 	// Nearest rank, as the SLO indicator itl_p95 has it.
 	rank := func(p float64) time.Duration { return gaps[max(0, int(math.Ceil(p*float64(len(gaps))))-1)] }
-	fmt.Fprintf(w, "gaps between tokens (ITL): p50 %s, p95 %s, longest %s", millis(rank(0.5)), millis(rank(0.95)), millis(gaps[len(gaps)-1]))
+	longest := gaps[len(gaps)-1]
+	fmt.Fprintf(w, "gaps between tokens (ITL): p50 %s, p95 %s, longest %s", millis(rank(0.5)), millis(rank(0.95)), millis(longest))
 	if tpot, known := r.TPOT(); known {
 		fmt.Fprintf(w, "; TPOT %s, %.0f tokens/s", millis(tpot), 1/tpot.Seconds())
 	}
 	fmt.Fprintln(w)
-	low, high := max(gaps[0], time.Microsecond), max(gaps[len(gaps)-1], 2*time.Microsecond)
-	step := math.Pow(float64(high)/float64(low), 1.0/histogramRows)
-	if step < 1.01 {
-		return // all alike: one bar says nothing
-	}
-	rest := gaps
+	from := max(rank(0.5)/2, time.Microsecond)
+	step := math.Pow(float64(longest)/float64(from), 1.0/(histogramRows-1))
+	label, rest := "up to", gaps
 	for row := range histogramRows {
-		from := time.Duration(float64(low) * math.Pow(step, float64(row)))
-		to := time.Duration(float64(low) * math.Pow(step, float64(row+1)))
+		to := time.Duration(float64(from) * math.Pow(step, float64(row)))
 		n := len(rest)
 		if row < histogramRows-1 {
-			n, _ = slices.BinarySearch(rest, to)
+			n, _ = slices.BinarySearch(rest, to+1)
 		}
-		fmt.Fprintf(w, "%10s - %-9s %s\n", millis(from), millis(to), strings.TrimSpace(fmt.Sprintf("%s %d", bar(float64(n)/float64(len(gaps)), 40), n)))
-		rest = rest[n:]
+		fmt.Fprintf(w, "%12s %9s  %s\n", label, millis(to), strings.TrimSpace(fmt.Sprintf("%s %d", bar(float64(n)/float64(len(gaps)), 40), n)))
+		label, rest = "", rest[n:]
 	}
 	fmt.Fprintln(w)
 }

@@ -1,0 +1,316 @@
+//go:build linux && (amd64 || arm64)
+
+package prober
+
+import (
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// gate lets the two sides of a test connection take turns.
+type gate chan struct{}
+
+func (g gate) open() { close(g) }
+func (g gate) pass() { <-g }
+
+// writer is the server's side: it notes when each write began and when it had returned.
+type writer struct {
+	conn net.Conn
+	mu   sync.Mutex
+	at   []span
+}
+
+type span struct{ before, after time.Time }
+
+func (w *writer) write(text string) {
+	before := time.Now()
+	_, _ = io.WriteString(w.conn, text)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.at = append(w.at, span{before, time.Now()})
+}
+
+func (w *writer) spans() []span {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at
+}
+
+// stampedPair is a connection over loopback whose client's end is stamped.
+func stampedPair(t *testing.T, serve func(*writer)) (*stampedConn, *writer) {
+	t.Helper()
+	w := &writer{}
+	ready := make(gate)
+	address := serveTCP(t, func(conn net.Conn) {
+		w.conn = conn
+		ready.open()
+		serve(w)
+	})
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	c := newStampedConn(conn, func(time.Time) {})
+	if c.kernel == nil {
+		t.Fatal("no kernel stamps for a TCP connection")
+	}
+	ready.pass()
+	return c, w
+}
+
+// A stamp lies between the write and the return of the read, and the delay is the rest.
+func TestKernelStampsLieBetweenWriteAndRead(t *testing.T) {
+	turns := make(chan struct{})
+	c, w := stampedPair(t, func(w *writer) {
+		for range turns {
+			w.write("hello")
+		}
+	})
+	buffer := make([]byte, 64)
+	for i := range 50 {
+		turns <- struct{}{}
+		n, err := c.Read(buffer)
+		returned := time.Now()
+		if err != nil || string(buffer[:n]) != "hello" {
+			t.Fatalf("read %q, %v", buffer[:n], err)
+		}
+		a := c.arrival
+		if !a.exact || a.read != i+1 || a.bytes != 5 {
+			t.Fatalf("arrival %+v", a)
+		}
+		for len(w.spans()) <= i {
+			<-time.After(time.Millisecond)
+		}
+		// The two clocks are read one after the other, so the bounds have a slack.
+		if wrote := w.spans()[i].before; a.at.Before(wrote.Add(-stampSlack)) || a.at.After(returned) {
+			t.Errorf("write at 0, stamp at %v, read returned at %v", a.at.Sub(wrote), returned.Sub(wrote))
+		}
+		if a.delay < 0 || a.span < 0 {
+			t.Errorf("delay %v, span %v", a.delay, a.span)
+		}
+	}
+	close(turns)
+}
+
+// A reader that is late still knows when the bytes came.
+func TestKernelStampsSurviveALateReader(t *testing.T) {
+	c, w := stampedPair(t, func(w *writer) { w.write("hello") })
+	<-time.After(30 * time.Millisecond) // the reader is not given the processor
+	woke := time.Now()
+	if _, err := c.Read(make([]byte, 64)); err != nil {
+		t.Fatal(err)
+	}
+	a, wrote := c.arrival, w.spans()[0]
+	if !a.exact || a.at.After(woke) || a.at.Before(wrote.before.Add(-stampSlack)) {
+		t.Errorf("written at 0 to %v, read from %v on, stamp %v: %+v", wrote.after.Sub(wrote.before), woke.Sub(wrote.before), a.at.Sub(wrote.before), a)
+	}
+	if a.delay < 10*time.Millisecond {
+		t.Errorf("the bytes waited %v", a.delay)
+	}
+}
+
+func TestKernelStampsAreOfTCPOnly(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	if newKernelStamps(client) != nil {
+		t.Error("a pipe has kernel stamps")
+	}
+}
+
+// Errors and the end of a connection are those of net.TCPConn.
+func TestStampedConnKeepsTheEnd(t *testing.T) {
+	c, _ := stampedPair(t, func(w *writer) { w.write("bye") })
+	all, err := io.ReadAll(c)
+	if err != nil || string(all) != "bye" {
+		t.Errorf("read %q, %v", all, err)
+	}
+	if n, err := c.Read(nil); n != 0 || err != nil {
+		t.Errorf("reading nothing: %d, %v", n, err)
+	}
+	hung := make(gate)
+	defer hung.open()
+	c, _ = stampedPair(t, func(*writer) { hung.pass() })
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || !err.(interface{ Timeout() bool }).Timeout() {
+		t.Errorf("past the deadline: %v", err)
+	}
+	c.Close()
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("reading a closed connection gives no error")
+	}
+}
+
+func TestStampedReadAllocatesNothing(t *testing.T) {
+	c, _ := stampedPair(t, func(w *writer) { w.write(strings.Repeat("a", 4096)); <-time.After(50 * time.Millisecond) })
+	buffer := make([]byte, 1)
+	if n := testing.AllocsPerRun(1000, func() {
+		if _, err := c.Read(buffer); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a read", n)
+	}
+}
+
+// held is a scene in which the observer keeps the reader from reading after the first token, until the server has
+// written all of writes, with a pause of 5 ms after each.
+func held(t *testing.T, wrap func(func(net.Conn)) func(net.Conn), change func(*Target), writes ...string) *Result {
+	t.Helper()
+	reading, written := make(gate), make(gate)
+	scheme := "http"
+	handle := llm(func(conn net.Conn, _ sentRequest) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"+expand("{ROLE}{C:a}"))
+		reading.pass()
+		for _, text := range writes {
+			_, _ = io.WriteString(conn, expand(text))
+			<-time.After(5 * time.Millisecond)
+		}
+		written.open()
+		_, _ = io.Copy(io.Discard, conn) // a FIN would have a stamp of its own
+	})
+	if wrap != nil {
+		scheme, handle = "https", wrap(handle)
+	}
+	target := at(scheme, serveTCP(t, handle))
+	if change != nil {
+		change(&target)
+	}
+	g := newRig(t, nil, target)
+	var once sync.Once
+	g.rec.onToken = func() {
+		once.Do(func() {
+			reading.open()
+			written.pass()
+		})
+	}
+	return g.once(t)
+}
+
+const finish = "{FIN:length}{USAGE:512,128}{DONE}"
+
+// What waits unread in one piece may have come at several times: nobody knows when, and the prober says so. What
+// was written at once came at once, and is exact.
+func TestLateReader(t *testing.T) {
+	big := "{C:<3000 x a>}" + strings.Repeat("{C:<200 x b>}", 100) + finish // 30 kB
+	for _, c := range []struct {
+		name   string
+		writes []string
+		late   bool
+		flows  bool // more than fits: some of it arrives only while the rest is read
+	}{
+		{"one token a segment", []string{"{C:b}", "{C:c}", finish}, true, false},
+		{"the second of two holds the end too", []string{"{C:b}", "{C:c}" + finish}, true, false},
+		{"all in one write", []string{"{C:b}{C:c}" + finish}, false, false},
+		{"one token, then what trails it", []string{"{C:b}", finish}, false, false},
+		{"a write of many reads", []string{big}, false, false},
+		{"a write of many segments", []string{"{C:<70000 x b>}{C:c}{C:<70000 x d>}{C:e}" + finish}, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			res := held(t, nil, nil, c.writes...)
+			if got := res.Suspect.Has(SuspectReaderLate); !res.OK() || got != c.late {
+				t.Errorf("%s (%v): late %v, want %v", outcome(res), res.Err, got, c.late)
+			}
+			if _, known := res.TTFT(); known == c.late {
+				t.Errorf("TTFT known: %v", known)
+			}
+			if !c.flows && res.ReadDelay < 4*time.Millisecond || !res.KernelStamps {
+				t.Errorf("read delay %v, kernel stamps %v", res.ReadDelay, res.KernelStamps)
+			}
+		})
+	}
+}
+
+// A reader that keeps up is never late, however the server writes.
+func TestPunctualReader(t *testing.T) {
+	for name, s := range map[string]script{
+		"a token a write":        script(strings.Repeat("{C:hm}<<+2ms>>", 30)) + finish,
+		"several tokens at once": script(strings.Repeat("{C:a}{C:b}{C:c}<<+2ms>>", 20)) + finish,
+		"a torn event":           "{ROLE}data: {\"choices\":[{\"delta\":{\"con<<+5ms>>tent\":\"a\"}}]}\n<<+5ms>>\n{C:b}<<+2ms>>{C:c}" + finish,
+		"one big write":          "{ROLE}{C:a}<<+5ms>>{C:<100000 x b>}{C:c}" + finish,
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := newRig(t, nil, at("http", serveTCP(t, playing(s)))).once(t)
+			if !res.OK() || res.Suspect.Has(SuspectReaderLate) || !res.KernelStamps {
+				t.Errorf("%s (%v), kernel stamps %v", outcome(res), res.Err, res.KernelStamps)
+			}
+		})
+	}
+}
+
+func TestKernelStampsUnderTLS(t *testing.T) {
+	cert, authority := certificate(t)
+	wrap := func(handle func(net.Conn)) func(net.Conn) { return overTLS(cert, handle) }
+	res := held(t, wrap, trusting(authority), "{C:b}"+finish)
+	if !res.OK() || !res.KernelStamps || res.Suspect.Has(SuspectReaderLate) {
+		t.Errorf("%s (%v), kernel stamps %v", outcome(res), res.Err, res.KernelStamps)
+	}
+	if res.ReadDelay < 4*time.Millisecond {
+		t.Errorf("read delay %v", res.ReadDelay)
+	}
+	if res.CertExpiry.IsZero() {
+		t.Error("no expiry of the certificate")
+	}
+	if res := held(t, wrap, trusting(authority), "{C:b}", "{C:c}", finish); !res.Suspect.Has(SuspectReaderLate) {
+		t.Errorf("two records that waited: %s", outcome(res))
+	}
+}
+
+// Stamps are the kernel's wall clock. A clock that was stepped gives a delay that cannot be, and is not believed.
+func TestNoteBelievesOnlyWhatCanBe(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stamp func(now, before time.Time) time.Time // before: when the previous read returned
+		exact bool
+	}{
+		{"no stamp", func(_, _ time.Time) time.Time { return time.Time{} }, false},
+		{"a stamp of now", func(now, _ time.Time) time.Time { return now }, true},
+		{"a stamp between the reads", func(now, before time.Time) time.Time { return before.Add(now.Sub(before) / 2) }, true},
+		{"a moment before the previous read returned", func(_, before time.Time) time.Time { return before.Add(-stampSlack / 2) }, true},
+		{"the clock was set back", func(now, _ time.Time) time.Time { return now.Add(time.Hour) }, false},
+		{"the clock was set forward", func(now, _ time.Time) time.Time { return now.Add(-time.Hour) }, false},
+		{"long before the previous read returned", func(_, before time.Time) time.Time { return before.Add(-time.Second) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := &stampedConn{lastReturn: time.Now()}
+			before := conn.lastReturn
+			<-time.After(2 * time.Millisecond)
+			now := time.Now()
+			stamp := c.stamp(now, before)
+			if !stamp.IsZero() {
+				stamp = stamp.Round(0) // the kernel knows no monotonic clock
+			}
+			conn.note(7, stamp)
+			a := conn.arrival
+			if a.exact != c.exact || a.bytes != 7 || a.read != 1 {
+				t.Errorf("arrival %+v, want exact %v", a, c.exact)
+			}
+			if a.at.Before(before.Add(-stampSlack)) || a.at.After(conn.lastReturn) {
+				t.Errorf("at %v after the previous read returned", a.at.Sub(before))
+			}
+			if !c.exact && (a.delay != 0 || !a.at.Equal(conn.lastReturn)) {
+				t.Errorf("no stamp, but a delay of %v", a.delay)
+			}
+			if c.exact && stamp.Sub(a.at.Round(0)).Abs() > 10*time.Microsecond {
+				t.Errorf("stamp %v, taken as %v", stamp, a.at)
+			}
+		})
+	}
+}
+
+func TestArrivalsKeepTheirOrder(t *testing.T) {
+	conn := &stampedConn{lastReturn: time.Now()}
+	conn.note(1, time.Time{})
+	first := conn.arrival.at
+	conn.note(1, first.Add(-stampSlack/2).Round(0))
+	if conn.arrival.at.Before(first) {
+		t.Errorf("the second bytes came %v before the first", first.Sub(conn.arrival.at))
+	}
+}

@@ -21,11 +21,14 @@ import (
 type daemon struct {
 	load    func() (*config.Config, error)
 	logger  log.Logger
-	options prober.Options // of every runner, but for its observer
+	options prober.Options // of every runner, but for its observer; relays dial and sign in the same way
 
 	self    *collector.Self
 	targets *collector.Targets
 	history *web.History
+
+	life context.Context // of everything that runs, also of what a reload has replaced
+	end  context.CancelFunc
 
 	mu      sync.Mutex // one reload at a time; guards the following
 	cfg     *config.Config
@@ -45,11 +48,13 @@ type unit struct {
 	blind   context.CancelFunc // ends the relay
 }
 
-func newDaemon(cfg *config.Config, load func() (*config.Config, error), agent string, seed uint64, logger log.Logger) (*daemon, error) {
-	d := &daemon{
-		load: load, logger: logger, self: collector.NewSelf(), history: &web.History{},
-		options: prober.Options{Logger: logger, UserAgent: agent, Seed: seed},
+// newDaemon starts to run a configuration; load is where reloads take theirs from. The error is that of apply.
+func newDaemon(cfg *config.Config, load func() (*config.Config, error), options prober.Options) (*daemon, error) {
+	if options.Dial == nil {
+		options.Dial = prober.DefaultDial
 	}
+	d := &daemon{load: load, logger: options.Logger, options: options, self: collector.NewSelf(), history: &web.History{}}
+	d.life, d.end = context.WithCancel(context.Background())
 	d.targets = collector.NewTargets(d.self)
 	if err := d.apply(cfg); err != nil {
 		return nil, err
@@ -137,7 +142,7 @@ func (d *daemon) prepare(cfg *config.Config, t config.Target) (*unit, error) {
 	if t.MetricsURL == "" {
 		return u, nil
 	}
-	relay, err := relayConfig(t, u, d.options.UserAgent, log.With(d.logger, "target", t.Name))
+	relay, err := relayConfig(t, u, options)
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +151,8 @@ func (d *daemon) prepare(cfg *config.Config, t config.Target) (*unit, error) {
 }
 
 func (d *daemon) start(u *unit) {
-	probing, abandon := context.WithCancel(context.Background())
-	relaying, blind := context.WithCancel(context.Background())
+	probing, abandon := context.WithCancel(d.life)
+	relaying, blind := context.WithCancel(d.life)
 	u.abandon, u.blind = abandon, blind
 	d.running.Go(func() {
 		u.runner.Run(probing)
@@ -174,9 +179,7 @@ func (u *unit) replace() {
 func (d *daemon) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, u := range d.units {
-		u.remove()
-	}
+	d.end()
 	d.running.Wait()
 }
 

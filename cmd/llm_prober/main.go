@@ -19,6 +19,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/config"
 	"github.com/llm-prober/llm_prober/internal/web"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 // Exit codes, as documented in the README.
@@ -114,6 +115,10 @@ func run(args []string) int {
 		printErrors(err)
 		return exitUsage
 	}
+	if err := toolkit.Validate(*f.web.WebConfigFile); err != nil {
+		printErrors(fmt.Errorf("--web.config.file: %w", err))
+		return exitUsage
+	}
 	if f.configCheck {
 		for _, w := range cfg.Warnings() {
 			fmt.Println("warning:", w)
@@ -133,7 +138,7 @@ func run(args []string) int {
 		}
 		defer sim.stop()
 	}
-	d, err := newDaemon(cfg, load, userAgent(), replicaSeed(*f.web.WebListenAddresses), logger)
+	d, err := newDaemon(cfg, load, prober.Options{Logger: logger, UserAgent: userAgent(), Seed: replicaSeed(*f.web.WebListenAddresses)})
 	if err != nil {
 		printErrors(err)
 		return exitUsage

@@ -18,12 +18,12 @@ import (
 )
 
 // relayConfig is a target as the relay takes it.
-func relayConfig(t config.Target, u *unit, agent string, logger log.Logger) (collector.RelayConfig, error) {
+func relayConfig(t config.Target, u *unit, o prober.Options) (collector.RelayConfig, error) {
 	c := collector.RelayConfig{
-		Registerer: u.metrics.Registerer(), ConstLabels: u.metrics.Labels(), Logger: logger,
+		Registerer: u.metrics.Registerer(), ConstLabels: u.metrics.Labels(), Logger: log.With(o.Logger, "target", t.Name),
 		URL: t.URL, Engine: collector.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval,
-		HTTP: t.HTTPClientConfig, UserAgent: agent, OnRestart: u.runner.WarmUp,
-		Dial: u.probed.IPFamily.Dial(prober.DefaultDial),
+		HTTP: t.HTTPClientConfig, UserAgent: o.UserAgent, OnRestart: u.runner.WarmUp,
+		Dial: u.probed.IPFamily.Dial(o.Dial),
 	}
 	var err error
 	if c.HealthURL, err = url.Parse(t.HealthURL); err != nil {

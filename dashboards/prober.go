@@ -172,7 +172,7 @@ func cost(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 		}, query{expr: "min by (target) (llm_probe_tls_certificate_expiry_timestamp_seconds{" + ofWorkload + "}) - time()", legend: "{{target}}"})).
 		WithPanel(rows(about{
 			title: "Builds", unit: units.Short, width: 24, height: 5,
-			what: "What runs where.",
+			what: "Which version of the prober runs where.",
 			good: "the same version everywhere.",
 		},
 			[]column{{"Job", "job", nil}, {"Instance", "instance", nil}, {"Version", "version", nil}, {"Revision", "revision", nil}, {"Go", "goversion", nil}},

@@ -155,7 +155,7 @@ func firstToken(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 		},
 			query{expr: quantile(0.95, "llm_probe_connect_duration_seconds", ofWorkload, byWorkload, window), legend: "connect p95 · " + series},
 			query{expr: serverMean("llm_server_time_to_first_token_seconds"), legend: "server's own mean TTFT · {{target}}"},
-			query{expr: quantile(0.5, "llm_probe_time_to_first_answer_seconds", ofWorkload, byWorkload, window) + " > 0", legend: "first answer p50 · " + series},
+			query{expr: quoted(quantile(0.5, "llm_probe_time_to_first_answer_seconds", ofWorkload, byWorkload, window)) + " > 0", legend: "first answer p50 · " + series},
 		))
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // fleet has one row a target, the worst on top.
-func fleet() *dashboard.DashboardBuilder {
+func fleet() *classic {
 	return empty("fleet", "Fleet", "Every target in one row, sorted by trouble. Click a target for what is slow there and where the time goes.", "6h").
 		WithPanel(tile(about{
 			title: "Targets", unit: units.Short, width: 6, height: 4,

@@ -10,17 +10,17 @@ import (
 )
 
 // prober tells whether the instrument may be believed.
-func prober() *dashboard.DashboardBuilder {
+func prober() *classic {
 	d := empty("prober", "Prober", "Does the instrument measure itself well? Trouble here makes every other number doubtful.", "6h").
 		Annotation(moment("Prober restart", "purple", fmt.Sprintf("process_start_time_seconds{%s} * 1000", ofProber), "{{instance}} started")).
 		Annotation(moment("Configuration loaded", "blue", fmt.Sprintf("llm_prober_config_last_reload_success_timestamp_seconds{%s} * 1000", ofProber), "{{instance}} loaded its configuration"))
-	for _, part := range []func(*dashboard.DashboardBuilder) *dashboard.DashboardBuilder{health, timing, relay, resources, cost} {
+	for _, part := range []func(*classic) *classic{health, timing, relay, resources, cost} {
 		d = part(d)
 	}
 	return d
 }
 
-func health(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func health(d *classic) *classic {
 	size := func(title, unit, what, good string) about {
 		return about{title: title, unit: unit, what: what, good: good, width: 6, height: 4}
 	}
@@ -51,7 +51,7 @@ func health(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 			Thresholds(steps("red", from(0.99, "green"))))
 }
 
-func timing(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func timing(d *classic) *classic {
 	late := func(title, metric, what, good string) *timeseries.PanelBuilder {
 		return lines(about{title: title, unit: units.Seconds, width: 8, height: 8, what: what, good: good},
 			query{expr: quantile(0.5, metric, ofWorkload, byTarget, window), legend: "p50 · {{target}}"},
@@ -86,7 +86,7 @@ func timing(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 		}, query{expr: "min by (target) (llm_probe_up{" + ofWorkload + "})", legend: "{{target}}"}).Max(1))
 }
 
-func relay(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func relay(d *classic) *classic {
 	return d.
 		WithRow(row("Does it see the servers' own metrics?")).
 		WithPanel(lines(about{
@@ -122,7 +122,7 @@ func relay(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 		))
 }
 
-func resources(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func resources(d *classic) *classic {
 	each := func(metric string) string { return fmt.Sprintf("max by (job, instance) (%s{%s})", metric, ofProber) }
 	return d.
 		WithRow(row("What does it need?")).
@@ -154,7 +154,7 @@ func resources(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 		}, query{expr: each("scrape_duration_seconds"), legend: "{{instance}}"}))
 }
 
-func cost(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func cost(d *classic) *classic {
 	return d.
 		WithRow(row("What does it cost the servers, and what is it?")).
 		WithPanel(lines(about{

@@ -22,7 +22,7 @@ type burn struct {
 }
 
 // slo tells how much may still go wrong.
-func slo() *dashboard.DashboardBuilder {
+func slo() *classic {
 	d := empty("slo", "SLO", "Does it hold its objectives? How much budget is left, how fast is it spent, and which minutes spent it.", "1d").
 		WithVariable(listed("slo", "SLO", `job=~"$job", target=~"$target"`).Query(words(slosOfTarget)).Definition(slosOfTarget).Multi(true)).
 		Annotation(event("Firing alert", "red", `ALERTS{alertstate="firing", alertname=~"LLM.+", job=~"$job", target=~"$target", slo=~"$slo"}`, "{{alertname}} {{severity}} {{target}} {{workload}} {{slo}}")).

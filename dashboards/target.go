@@ -20,13 +20,13 @@ const (
 // target follows the order in which one reads a benchmark: is the workload what we think it is, how long is the wait
 // for the first token and where does it go, how smoothly does the answer stream, what does the server produce, and
 // what is in its queue.
-func target() *dashboard.DashboardBuilder {
+func target() *classic {
 	d := empty("target", "Target", "One target from top to bottom: is the measurement sound, what is slow, since when, and is it the queue, the prefill, the decoding or the way there?", "6h").
 		Annotation(moment("Server restart", "purple",
 			highest("llm_server_start_time_seconds", ofTarget, byTarget)+" * 1000", "{{target}}: its process started")).
 		Annotation(event("Version or model", "blue", newInfo(), "{{target}}: {{engine_type}} {{version}}, model {{model_name}}")).
 		Annotation(event("Firing alert", "red", `ALERTS{alertstate="firing", alertname=~"LLM.+", job=~"$job", target=~"$target"}`, "{{alertname}} {{severity}} {{target}} {{workload}} {{slo}}"))
-	for _, part := range []func(*dashboard.DashboardBuilder) *dashboard.DashboardBuilder{
+	for _, part := range []func(*classic) *classic{
 		overview, soundness, firstToken, stream, output, saturation, wholeAnswer, identity,
 	} {
 		d = part(d)
@@ -43,7 +43,7 @@ func newInfo() string {
 	return fmt.Sprintf("(%s unless group by (%s) (%s))\nand on (target) group by (target) (%s)", now, by, before, before)
 }
 
-func overview(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func overview(d *classic) *classic {
 	size := func(title, unit, what, good string) about {
 		return about{title: title, unit: unit, what: what, good: good, width: 4, height: 4}
 	}
@@ -78,7 +78,7 @@ func overview(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 			Thresholds(steps("green", from(1, "yellow"), from(20, "orange"))))
 }
 
-func soundness(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func soundness(d *classic) *classic {
 	failed := increase("llm_probe_request_failures_total", ofWorkload, byWorkload, scrapes)
 	ended := increase("llm_probe_requests_total", ofWorkload, byWorkload, window)
 	return d.
@@ -112,7 +112,7 @@ func soundness(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 }
 
 // firstToken shows how long the wait is and where it goes. Means add up and percentiles do not, so the parts are means.
-func firstToken(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func firstToken(d *classic) *classic {
 	accounted := quoted(count(queue, ofWorkload, byTarget, window) + " > 0")
 	serverQueue, serverPrefill := serverMean("llm_server_queue_time_seconds"), serverMean("llm_server_prefill_time_seconds")
 	meanTTFT := func(by string) string { return quoted(mean(ttft, ofWorkload, by, window)) }
@@ -159,7 +159,7 @@ func firstToken(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 		))
 }
 
-func stream(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func stream(d *classic) *classic {
 	return d.
 		WithRow(row("How smoothly does the answer stream?")).
 		WithPanel(density(about{
@@ -194,7 +194,7 @@ func slos(named string) query {
 }
 
 // output keeps apart what the server makes for all and what one user gets: the first rises with load, the second falls.
-func output(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func output(d *classic) *classic {
 	tokens := increase("llm_probe_output_tokens_total", ofWorkload, byWorkload, window)
 	return d.
 		WithRow(row("What does the server produce, and what does one user get of it?")).
@@ -216,7 +216,7 @@ func output(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 		))
 }
 
-func saturation(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func saturation(d *classic) *classic {
 	peak := func(metric string) string { return quantile(1, metric, ofTarget, byTarget, scrapes) }
 	return d.
 		WithRow(row("Is the server full?")).
@@ -248,7 +248,7 @@ func saturation(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 		}, query{expr: "sum by (target) (max by (target, engine, model_name) (increase(llm_server_preemptions_total{" + ofTarget + "}[" + scrapes + "])))", legend: "{{target}}"}))
 }
 
-func wholeAnswer(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func wholeAnswer(d *classic) *classic {
 	return d.
 		WithRow(row("The whole answer, and what is in flight")).
 		WithPanel(lines(about{
@@ -281,7 +281,7 @@ func wholeAnswer(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
 		))
 }
 
-func identity(d *dashboard.DashboardBuilder) *dashboard.DashboardBuilder {
+func identity(d *classic) *classic {
 	return d.
 		WithRow(row("What was measured?")).
 		WithPanel(rows(about{

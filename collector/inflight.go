@@ -77,6 +77,12 @@ func (l *inFlight) setSLOs(slos []SLO) {
 	l.slos.replace(slos)
 }
 
+func (l *inFlight) verdicts(workload string) []Verdicts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.slos.verdicts(workload)
+}
+
 func (l *inFlight) started(p *prober.Probe) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

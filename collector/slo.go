@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/llm-prober/llm_prober/prober"
 )
@@ -96,6 +97,30 @@ func (m *sloMetrics) remove(name string) {
 	m.threshold.DeleteLabelValues(name)
 	m.bad.DeleteLabelValues(name)
 	m.events.DeleteLabelValues(name)
+}
+
+// Verdicts is what an SLO has counted for one workload since the target was first observed.
+type Verdicts struct {
+	SLO
+	Workload    string
+	Events, Bad int
+}
+
+// verdicts reads the counters of the current SLOs.
+func (m *sloMetrics) verdicts(workload string) []Verdicts {
+	var list []Verdicts
+	for _, s := range m.current {
+		list = append(list, Verdicts{SLO: s.SLO, Workload: workload, Events: counterValue(s.events), Bad: counterValue(s.bad)})
+	}
+	return list
+}
+
+func counterValue(c prometheus.Counter) int {
+	var m dto.Metric
+	if c.Write(&m) != nil { // cannot fail for a counter of client_golang
+		return 0
+	}
+	return int(m.GetCounter().GetValue())
 }
 
 // verdict is what one SLO makes of one probe: at most one event.

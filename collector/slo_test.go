@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -358,6 +360,24 @@ func TestSetSLOs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Verdicts says what the counters say, for those who show it beside the metrics.
+func TestVerdicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := chat(1)
+		slo := SLO{Name: "works", Indicator: IndicatorSuccess, Objective: 0.99}
+		target := chatTarget(w, slo)
+		s := begin(target, w, false)
+		send(s)
+		token(s)
+		good(s)
+		fail(prober.ReasonConnect)(begin(target, w, false))
+		want := []Verdicts{{SLO: slo, Workload: w.Name, Events: 2, Bad: 1}}
+		if diff := cmp.Diff(want, target.Verdicts()); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 // An SLO that comes back after it was removed starts anew.

@@ -105,6 +105,15 @@ func (t *Target) SetSLOs(slos []SLO) {
 	}
 }
 
+// Verdicts tells what the SLOs have counted, in no particular order of workloads.
+func (t *Target) Verdicts() []Verdicts {
+	var all []Verdicts
+	for name, w := range t.workloads {
+		all = append(all, w.inFlight.verdicts(name)...)
+	}
+	return all
+}
+
 // Started implements [prober.Observer].
 func (t *Target) Started(p *prober.Probe) {
 	if w := t.workload(p); w != nil {

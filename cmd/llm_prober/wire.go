@@ -46,7 +46,14 @@ func shown(cfg *config.Config, u *unit) web.Target {
 			limit = max(limit, s.Threshold)
 		}
 	}
-	return web.Target{Target: &u.probed, Labels: u.target.Labels, SilenceLimit: limit}
+	shown := web.Target{Target: &u.probed, Labels: u.target.Labels, SilenceLimit: limit}
+	for _, v := range u.metrics.Verdicts() {
+		shown.SLOs = append(shown.SLOs, web.SLO{
+			Workload: v.Workload, Name: v.Name, Indicator: string(v.Indicator),
+			Threshold: v.Threshold, Objective: v.Objective, Events: v.Events, Bad: v.Bad,
+		})
+	}
+	return shown
 }
 
 // serverOf is what the relay knows of a server, as the status page takes it.

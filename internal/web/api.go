@@ -88,6 +88,18 @@ type apiWorkload struct {
 	Warmup              int                   `json:"warmup_requests_total"`
 	Missed              int                   `json:"missed_total"`
 	ByReason            map[prober.Reason]int `json:"request_failures_by_reason,omitempty"`
+	SLOs                []apiSLO              `json:"slos,omitempty"`
+}
+
+// apiSLO counts since the prober started.
+type apiSLO struct {
+	Name       string   `json:"slo"`
+	Indicator  string   `json:"indicator"`
+	Threshold  *float64 `json:"threshold_seconds,omitempty"`
+	Objective  float64  `json:"objective_ratio"`
+	Events     int      `json:"events_total"`
+	Bad        int      `json:"bad_events_total"`
+	BudgetLeft *float64 `json:"budget_left_ratio,omitempty"`
 }
 
 // apiRecent is the medians of the recent probes that measured; queue, prefill and outside are means.
@@ -239,6 +251,13 @@ func newAPIWorkload(w *workloadView) apiWorkload {
 	}
 	if w.plan != nil {
 		a.Interval, a.PromptTokens, a.OutputTokens = ptr(w.plan.Interval.Seconds()), w.plan.PromptTokens, w.plan.OutputTokens
+	}
+	for _, s := range w.slos {
+		slo := apiSLO{Name: s.Name, Indicator: s.Indicator, Threshold: positive(s.Threshold), Objective: s.Objective, Events: s.Events, Bad: s.Bad}
+		if left, known := s.budgetLeft(); known {
+			slo.BudgetLeft = &left
+		}
+		a.SLOs = append(a.SLOs, slo)
 	}
 	if r := w.recent; r.probes > 0 {
 		a.Recent = &apiRecent{

@@ -114,6 +114,7 @@ type workloadCard struct {
 	Old                                         bool   // probes have failed since then
 	Parts                                       []part
 	Charts                                      []chart
+	SLOs                                        []sloRow
 	Rows                                        []resultRow
 	More                                        int // results that are kept and not shown
 	Totals                                      []total
@@ -156,6 +157,9 @@ func newWorkloadCard(target string, w *workloadView, alone bool, now time.Time) 
 	}
 	c.TTFTUsual = orEmpty(usual(w.minutes, func(m minute) time.Duration { return m.ttft }))
 	c.ITLUsual = orEmpty(usual(w.minutes, func(m minute) time.Duration { return m.itl }))
+	for _, slo := range w.slos {
+		c.SLOs = append(c.SLOs, newSLORow(slo))
+	}
 	for _, s := range w.slow {
 		switch s.part {
 		case PartDecode:

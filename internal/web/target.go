@@ -16,6 +16,8 @@ type Target struct {
 	// SilenceLimit is how long a probe may wait for its next token before the page calls the target silent:
 	// at least the largest TTFT that is still good. 0 means DefaultSilenceLimit.
 	SilenceLimit time.Duration
+	// SLOs are those that cover the target, with their verdicts.
+	SLOs []SLO
 }
 
 // DefaultSilenceLimit is as long as the hang alert waits.

@@ -30,6 +30,7 @@ type workloadView struct {
 	plan   *prober.Plan // nil: no longer probed
 	recent recently
 	slow   []slowness
+	slos   []SLO
 }
 
 // targets looks at every target, those in trouble first.
@@ -77,7 +78,13 @@ func workloadsOf(t Target, kept []seriesView) []workloadView {
 			series = kept[at]
 			kept = slices.Delete(kept, at, at+1)
 		}
-		views = append(views, newWorkloadView(series, plan))
+		w := newWorkloadView(series, plan)
+		for _, slo := range t.SLOs {
+			if slo.Workload == plan.Name {
+				w.slos = append(w.slos, slo)
+			}
+		}
+		views = append(views, w)
 	}
 	for _, series := range kept {
 		views = append(views, newWorkloadView(series, nil))

@@ -58,7 +58,7 @@ func parseFlags(args []string) (*flags, error) {
 	app.Flag("config.file", "Configuration file.").PlaceHolder("FILE").StringVar(&f.configFile)
 	app.Flag("config.check", "Check the configuration, print every error in it, and exit: 0 if it is valid, 2 if not.").BoolVar(&f.configCheck)
 	app.Flag("target.url", "Probe this server without a configuration file: its base URL, with or without /v1. Repeatable.").PlaceHolder("URL").StringsVar(&f.quick.URLs)
-	app.Flag("target.model", "Model to ask for; the first that the server lists if omitted.").StringVar(&f.quick.Model)
+	app.Flag("target.model", "Model to ask for; the first that the server lists if omitted.").PlaceHolder("NAME").StringVar(&f.quick.Model)
 	app.Flag("target.api-key-file", "File with the API key of the servers given by --target.url.").PlaceHolder("FILE").StringVar(&f.quick.APIKeyFile)
 	app.Flag("probe.interval", "Time between two probes of a server given by --target.url.").PlaceHolder("15s").DurationVar(&f.quick.Interval)
 	app.Flag("probe.prompt-tokens", "Length of a prompt in tokens, by the server's own count.").PlaceHolder("512").IntVar(&f.quick.PromptTokens)

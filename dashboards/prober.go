@@ -92,10 +92,10 @@ func relay(d *classic) *classic {
 		WithPanel(lines(about{
 			title: "Age of the servers' numbers", unit: units.Seconds, width: 8, height: 8,
 			what: "Time since the last scrape of the server's own metrics that worked, and, dotted, since any of them changed.",
-			good: "the age is about the relay interval. Numbers without a change: an idle server, or one that hangs while its /metrics still answers; silence tells which.",
+			good: "the age is below twice the relay interval. Numbers without a change: an idle server, or one that hangs while its /metrics still answers; silence tells which.",
 		},
-			query{expr: "time() - " + highest("llm_server_last_scrape_timestamp_seconds", ofTarget, byTarget), legend: "scraped · {{target}}"},
-			query{expr: "time() - " + highest("llm_server_last_change_timestamp_seconds", ofTarget, byTarget), legend: "changed · {{target}}"},
+			query{expr: age("llm_server_last_scrape_timestamp_seconds"), legend: "scraped · {{target}}"},
+			query{expr: age("llm_server_last_change_timestamp_seconds"), legend: "changed · {{target}}"},
 		).OverrideByRegexp("/^changed/", dashed())).
 		WithPanel(bars(about{
 			title: "Failed scrapes of the servers", unit: units.Short, width: 8, height: 8,
@@ -120,6 +120,11 @@ func relay(d *classic) *classic {
 			[]column{{"Target", "target", nil}, {"Metric", "metric", nil}},
 			column{"Missing", highest("llm_server_metric_missing", ofTarget, "target, metric") + " > 0", hiddenColumn()},
 		))
+}
+
+// age is how old a time was when Prometheus scraped it, however long ago that is.
+func age(metric string) string {
+	return fmt.Sprintf("max by (target) (timestamp(%[1]s{%[2]s}) - %[1]s{%[2]s})", metric, ofTarget)
 }
 
 func resources(d *classic) *classic {

@@ -93,9 +93,9 @@ func per(above, below string) string {
 	return above + "\n/ (" + below + " > 0)"
 }
 
-// serverMean is the mean of one of the server's own summaries, over all its requests.
-func serverMean(metric string) string {
-	return per(rate(metric+"_sum", ofTarget, byTarget, scrapes), rate(metric+"_count", ofTarget, byTarget, scrapes))
+// serverMean is the mean of one of the server's own summaries in w, over all its requests.
+func serverMean(metric, w string) string {
+	return per(increase(metric+"_sum", ofTarget, byTarget, w), increase(metric+"_count", ofTarget, byTarget, w))
 }
 
 // serverGauge is a gauge of the server, summed over its engines and models.

@@ -81,6 +81,7 @@ func overview(d *classic) *classic {
 func soundness(d *classic) *classic {
 	failed := increase("llm_probe_request_failures_total", ofWorkload, byWorkload, scrapes)
 	ended := increase("llm_probe_requests_total", ofWorkload, byWorkload, window)
+	succeeded := quoted(ended + "\n- " + increase("llm_probe_request_failures_total", ofWorkload, byWorkload, window))
 	return d.
 		WithRow(row("Is the workload what we think it is?")).
 		WithPanel(bars(about{
@@ -93,12 +94,12 @@ func soundness(d *classic) *classic {
 		).OverrideByRegexp("/^succeeded/", paint("green"))).
 		WithPanel(lines(about{
 			title: "Tokens of a probe", unit: units.Short, width: 8, height: 8,
-			what: "Mean length of prompt and answer over $window, by the server's count where it gives one, and the number of events the answer came in.",
-			good: "flat, at the lengths that the workload asks for. Fewer events than tokens: several tokens come at once, and a gap stands for several.",
+			what: "Mean length of prompt and answer of the probes that succeeded, over $window, by the server's count where it gives one, and the number of events the answer came in.",
+			good: "flat, at the lengths that the workload asks for. Fewer events than tokens: several tokens come at once, and a gap stands for several. A bump at a failure: what the failed probe had got is in it too.",
 		},
-			query{expr: per(increase("llm_probe_prompt_tokens_total", ofWorkload, byWorkload, window), ended), legend: "prompt · " + series},
-			query{expr: per(increase("llm_probe_output_tokens_total", ofWorkload, byWorkload, window), ended), legend: "answer · " + series},
-			query{expr: per(increase("llm_probe_stream_events_total", ofWorkload, byWorkload, window), ended), legend: "events · " + series},
+			query{expr: per(increase("llm_probe_prompt_tokens_total", ofWorkload, byWorkload, window), succeeded), legend: "prompt · " + series},
+			query{expr: per(increase("llm_probe_output_tokens_total", ofWorkload, byWorkload, window), succeeded), legend: "answer · " + series},
+			query{expr: per(increase("llm_probe_stream_events_total", ofWorkload, byWorkload, window), succeeded), legend: "events · " + series},
 		)).
 		WithPanel(lines(about{
 			title: "Suspect probes", unit: units.PercentUnit, width: 8, height: 8,
@@ -114,7 +115,7 @@ func soundness(d *classic) *classic {
 // firstToken shows how long the wait is and where it goes. Means add up and percentiles do not, so the parts are means.
 func firstToken(d *classic) *classic {
 	accounted := quoted(count(queue, ofWorkload, byTarget, window) + " > 0")
-	serverQueue, serverPrefill := serverMean("llm_server_queue_time_seconds"), serverMean("llm_server_prefill_time_seconds")
+	serverQueue, serverPrefill := serverMean("llm_server_queue_time_seconds", window), serverMean("llm_server_prefill_time_seconds", window)
 	meanTTFT := func(by string) string { return quoted(mean(ttft, ofWorkload, by, window)) }
 	return d.
 		WithRow(row("How long until the first token, and where does the time go?")).
@@ -154,7 +155,7 @@ func firstToken(d *classic) *classic {
 			good: "connect is a few milliseconds and flat. The server's own mean moves with the probes' TTFT; where only the probes' rises, look between the prober and the server.",
 		},
 			query{expr: quantile(0.95, "llm_probe_connect_duration_seconds", ofWorkload, byWorkload, window), legend: "connect p95 · " + series},
-			query{expr: serverMean("llm_server_time_to_first_token_seconds"), legend: "server's own mean TTFT · {{target}}"},
+			query{expr: serverMean("llm_server_time_to_first_token_seconds", scrapes), legend: "server's own mean TTFT · {{target}}"},
 			query{expr: quoted(quantile(0.5, "llm_probe_time_to_first_answer_seconds", ofWorkload, byWorkload, window)) + " > 0", legend: "first answer p50 · " + series},
 		))
 }

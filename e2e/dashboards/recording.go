@@ -9,6 +9,8 @@ import (
 
 // Recording is what the panels of a dashboard show over a time range.
 type Recording struct {
+	From   float64         `json:"from"` // Unix seconds
+	To     float64         `json:"to"`
 	Title  string          `json:"title"`
 	Panels []RecordedPanel `json:"panels"`
 	Events []RecordedEvent `json:"events"`
@@ -28,7 +30,7 @@ type RecordedEvent struct {
 
 // Record evaluates every expression of a dashboard.
 func Record(ctx context.Context, p Prometheus, d Dashboard, v Values, from, to time.Time, step time.Duration) (*Recording, error) {
-	r := &Recording{Title: d.Title}
+	r := &Recording{From: float64(from.Unix()), To: float64(to.Unix()), Title: d.Title}
 	for _, panel := range d.Panels {
 		recorded := RecordedPanel{Panel: panel.Raw}
 		for _, target := range panel.Targets {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -50,18 +52,23 @@ func (p *probe) run(ctx context.Context, stdout, stderr io.Writer) int {
 	p.quick.URLs = []string{p.url}
 	cfg, err := config.Quick(p.quick)
 	if err != nil {
-		fmt.Fprintln(stderr, err)
+		fmt.Fprintln(stderr, ourFlags().Replace(err.Error()))
+		return exitUsage
+	}
+	if p.timeout <= 0 || p.timeout > config.MaxTimeout {
+		fmt.Fprintf(stderr, "--timeout: must be above 0 and at most %s, not %s\n", config.MaxTimeout, p.timeout)
 		return exitUsage
 	}
 	target := wire.Target(*cfg.Targets[0])
 	target.HTTP.TLSConfig.InsecureSkipVerify = p.insecure
 	plan := &target.Plans[0]
 	plan.API, plan.Timeout = prober.API(p.api), p.timeout
-	logger := log.NewNopLogger()
+	allowed := level.AllowError() // what no result tells: that the workload cannot be sent to this server
 	if p.verbose {
-		logger = level.NewFilter(log.NewLogfmtLogger(stderr), level.AllowDebug())
+		allowed = level.AllowDebug()
 	}
-	runner, err := prober.NewRunner(target, prober.Options{Logger: logger, UserAgent: "llm_prober/" + version.Version})
+	logger := level.NewFilter(log.NewLogfmtLogger(stderr), allowed)
+	runner, err := prober.NewRunner(target, prober.Options{Logger: logger, UserAgent: "llm_prober/" + cmp.Or(version.Version, "devel")})
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitUsage
@@ -73,6 +80,8 @@ func (p *probe) run(ctx context.Context, stdout, stderr io.Writer) int {
 		return exitUsage
 	case ctx.Err() != nil:
 		return exitInterrupted
+	case res.Abandoned:
+		return exitFailed // it was not sent; the log has told why
 	}
 	if p.asJSON {
 		encoder := json.NewEncoder(stdout)
@@ -88,6 +97,11 @@ func (p *probe) run(ctx context.Context, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// ourFlags turns the flags of the daemon, which the errors of config.Quick name, into those of this command.
+func ourFlags() *strings.Replacer {
+	return strings.NewReplacer("--target.url", "url", "--target.", "--", "--probe.", "--")
 }
 
 // once sends the probe. A prompt whose length the server had to be asked for by a probe (it has no tokenizer to

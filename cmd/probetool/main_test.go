@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/llm-prober/llm_prober/internal/vllmsim"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// outcome runs a command line within the test.
+func outcome(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs strings.Builder
+	code = run(ctx, args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func testdata(name string) string {
+	return filepath.Join("..", "..", "internal", "config", "testdata", name)
+}
+
+func TestCheckConfig(t *testing.T) {
+	valid, ten := testdata("valid.yml"), testdata("invalid-ten-mistakes.yml")
+	told, err := os.ReadFile(testdata("invalid-ten-mistakes.err"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mistakes := strings.ReplaceAll(string(told), "config.yml", ten)
+	describes := "warning: target \"qwen-a10\": authorization.credentials_file: open " + testdata("key.txt") + ": no such file or directory\n" +
+		valid + ": valid; 1 targets, 1 probed workloads, 3 SLOs; 720 requests and 4.61e+05 tokens an hour\n" // 720·(512+128)
+	for _, c := range []struct {
+		name           string
+		files          []string
+		code           int
+		stdout, stderr string
+	}{
+		{"valid", []string{valid}, exitOK, describes, ""},
+		{"ten mistakes", []string{ten}, exitUsage, "", mistakes},
+		{"one of two is bad", []string{ten, valid}, exitUsage, describes, mistakes},
+		{"missing", []string{"nope.yml"}, exitUsage, "", "reading the configuration: open nope.yml: no such file or directory\n"},
+		{"a folder", []string{"."}, exitUsage, "", "reading the configuration: read .: is a directory\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := outcome(t.Context(), append([]string{"check-config"}, c.files...)...)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			if d := cmp.Diff(c.stdout, stdout); d != "" {
+				t.Errorf("stdout (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(c.stderr, stderr); d != "" {
+				t.Errorf("stderr (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// What is wrong with the command line names the flags of this tool.
+func TestBadUsage(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"check-config", "probetool: required argument 'file' not provided\nSee probetool --help.\n"},
+		{"probe", "probetool: required argument 'url' not provided\nSee probetool --help.\n"},
+		{"probe http://h --no-such-flag", "probetool: unknown long flag '--no-such-flag'\nSee probetool --help.\n"},
+		{"probe http://h --api=embeddings", "probetool: enum value must be one of chat,completions, got 'embeddings'\nSee probetool --help.\n"},
+		{"probe h:8000", "url: is not a URL (did you mean \"http://h:8000\"?)\n"},
+		{"probe http://h --prompt-tokens=-3", "--prompt-tokens: must be from 1 to 1048576, not -3\n"},
+		{"probe http://h --timeout=0s", "--timeout: must be above 0 and at most 2m0s, not 0s\n"},
+		{"probe http://h --timeout=1h", "--timeout: must be above 0 and at most 2m0s, not 1h0m0s\n"},
+	} {
+		code, stdout, stderr := outcome(t.Context(), strings.Fields(c.args)...)
+		if code != exitUsage || stdout != "" || stderr != c.want {
+			t.Errorf("%s: %d, %q, %q; want %d and %q", c.args, code, stdout, stderr, exitUsage, c.want)
+		}
+	}
+}
+
+// Control-C ends a probe that hangs, with the code that shells expect.
+func TestInterrupt(t *testing.T) {
+	tool := filepath.Join(t.TempDir(), "probetool")
+	if out, err := exec.Command("go", "build", "-o", tool, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sim, server := simulator(t, vllmsim.Config{})
+	if err := sim.SetFault(vllmsim.Fault{Name: vllmsim.Hang}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(tool, "probe", server.url)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stuck := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+	defer stuck.Stop()
+	<-server.asked
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // ProcessState tells
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || out.String() != "" {
+		t.Errorf("it ended with %v (%d) and said %q, want %d and nothing", cmd.ProcessState, code, out.String(), exitInterrupted)
+	}
+}

@@ -20,23 +20,37 @@ var errHeadersTooLarge = errors.New("too large: response headers exceed 1048576 
 // that wait and keeps the newest stamp: a stamp is exact for the last byte of a read and for nothing before it.
 // [lateness] tells whether there was anything before it.
 //
-// Reads happen one after another, as net/http does them.
+// Reads happen one after another, as net/http does them; so do writes.
 type stampedConn struct {
 	net.Conn
 	kernel *kernelStamps // nil: the operating system or the kind of connection gives none
 
-	arrival    arrival
-	lastReturn time.Time // when the previous read returned
-	headers    int       // bytes that may still arrive before the headers have ended; negative: they have
+	arrival arrival
+	tried   time.Time // just before the last read that returned something; it took all there was, unless
+	filled  bool      // it filled its buffer
+	floor   time.Time // what the current batch holds came after this
+	headers int       // bytes that may still arrive before the headers have ended; negative: they have
+	counts  segmentCounts
+	last    atomic.Pointer[segments] // what had come when the connection was closed
 
 	awaitWrite atomic.Bool
 	sent       func(time.Time) // told the time of the first write after armWrite
+	written    time.Time       // when the last write returned; zero: the request has not begun
+	sending    atomic.Int64    // nanoseconds that we, not the network, kept the request back
 }
 
-// arrival tells when the bytes of the last read came.
+// received tells about one read from the kernel.
+type received struct {
+	stamp time.Time // when the last byte was received, on the wall clock; zero: not told
+	tried time.Time // just before the system call that returned it
+	empty time.Time // just before one that found nothing to read; zero: the first try succeeded
+}
+
+// arrival tells when the bytes came that were read last. A batch is one read, or several if all but the last
+// filled their buffers: the kernel may have had all of it when the first was made.
 type arrival struct {
-	read  int           // number of the read, from 1
-	bytes int           // how many it returned
+	batch int           // number of the batch, from 1
+	bytes int           // how many it has returned so far
 	at    time.Time     // when the last byte came
 	delay time.Duration // how long it had been waiting to be read
 	span  time.Duration // the first byte came at most this long before the last
@@ -44,7 +58,8 @@ type arrival struct {
 }
 
 func newStampedConn(conn net.Conn, sent func(time.Time)) *stampedConn {
-	return &stampedConn{Conn: conn, kernel: newKernelStamps(conn), lastReturn: time.Now(), headers: maxHeaderBytes, sent: sent}
+	now := time.Now()
+	return &stampedConn{Conn: conn, kernel: newKernelStamps(conn), tried: now, floor: now, headers: maxHeaderBytes, sent: sent}
 }
 
 // Read implements net.Conn.
@@ -55,13 +70,14 @@ func (c *stampedConn) Read(p []byte) (n int, err error) {
 	if c.headers > 0 && len(p) > c.headers {
 		p = p[:c.headers]
 	}
-	var stamp time.Time
+	var r received
 	if c.kernel != nil {
-		n, stamp, err = c.kernel.read(p)
+		n, r, err = c.kernel.read(p)
 	} else {
+		r.tried = time.Now()
 		n, err = c.Conn.Read(p)
 	}
-	c.note(n, stamp)
+	c.note(n, n == len(p), r)
 	if c.headers > 0 {
 		c.headers -= n
 	}
@@ -70,44 +86,159 @@ func (c *stampedConn) Read(p []byte) (n int, err error) {
 
 // note works out when the bytes came that a read has just returned. A stamp is the kernel's wall clock, which
 // may be stepped; all else counts on the monotonic clock. So the stamp is used as a delay, and is believed only
-// if the bytes can have waited that long: not before the previous read returned, for that read left nothing.
-func (c *stampedConn) note(n int, stamp time.Time) {
+// if the bytes can have waited that long: not before the read before was tried, for that left nothing. When that
+// read returned says less, for the processor may have been taken away between the system call and our clock.
+func (c *stampedConn) note(n int, filled bool, r received) {
 	now := time.Now()
-	since := now.Sub(c.lastReturn)
-	before := c.arrival.at
-	c.lastReturn = now
-	c.arrival = arrival{read: c.arrival.read + 1, bytes: n, at: now, span: since}
-	if stamp.IsZero() {
+	a := &c.arrival
+	before := a.at
+	if !c.filled || !r.empty.IsZero() {
+		c.counts.least += c.counts.leastFor(a.bytes)
+		a.batch, a.bytes = a.batch+1, 0
+		c.floor = c.tried
+	}
+	c.tried, c.filled = r.tried, filled
+	a.bytes += n
+	a.at, a.delay, a.exact = now, 0, false
+	since := c.floor
+	if !r.empty.IsZero() {
+		since = r.empty
+	}
+	a.span = now.Sub(since)
+	if r.stamp.IsZero() {
 		return
 	}
 	// Without their monotonic readings, the difference of the two is that of the wall clock.
-	delay := now.Round(0).Sub(stamp)
-	if delay < 0 || delay > since+stampSlack {
+	delay := now.Round(0).Sub(r.stamp)
+	if delay < 0 || delay > now.Sub(c.floor)+stampSlack {
 		return
 	}
 	if !before.IsZero() {
 		delay = min(delay, now.Sub(before)) // bytes come in their order
 	}
-	c.arrival.at, c.arrival.delay, c.arrival.exact = now.Add(-delay), delay, true
-	c.arrival.span = max(0, since-delay)
+	a.at, a.delay, a.exact = now.Add(-delay), delay, true
+	a.span = max(0, a.span-delay)
 }
 
-// stampSlack is what a byte may seem to have come before the previous read returned: it may have come between
-// that read and the look at the clock, and the two clocks run at slightly different rates.
+// stampSlack is what a byte may seem to have come before the previous read was tried: the kernel stamps a segment
+// a moment before it can be read, and the two clocks run at slightly different rates.
 const stampSlack = 100 * time.Microsecond
 
 // headersEnded lifts the bound on headers.
 func (c *stampedConn) headersEnded() { c.headers = -1 }
 
 // armWrite makes the next write report its time.
-func (c *stampedConn) armWrite() { c.awaitWrite.Store(true) }
+func (c *stampedConn) armWrite() {
+	c.segmented() // what came so far, the handshake of TLS, does not count
+	c.awaitWrite.Store(true)
+}
 
-// Write implements net.Conn.
+// Write implements net.Conn. It adds up how long we kept back a request that was said to have begun.
 func (c *stampedConn) Write(p []byte) (int, error) {
-	if c.awaitWrite.CompareAndSwap(true, false) {
-		c.sent(time.Now())
+	began := time.Now()
+	first := c.awaitWrite.CompareAndSwap(true, false)
+	if !first && c.written.IsZero() {
+		return c.Conn.Write(p)
 	}
-	return c.Conn.Write(p)
+	held := began.Sub(c.written)
+	if first {
+		c.sent(began)
+		now := time.Now()
+		held, began = now.Sub(began), now
+	}
+	n, err := c.Conn.Write(p)
+	c.written = time.Now()
+	if first {
+		held += c.heldInWrite(c.written.Sub(began))
+	}
+	c.sending.Add(int64(held))
+	return n, err
+}
+
+// heldInWrite is how much of the first write passed before its bytes left. It does not block, but the processor
+// may be taken away on the way there, which matters, or on the way back, which does not. The kernel counts the
+// time since it sent in ticks, so this finds only what is longer than a tick.
+func (c *stampedConn) heldInWrite(took time.Duration) time.Duration {
+	if took < tick {
+		return 0
+	}
+	s, ok := c.kernel.segments()
+	if !ok {
+		return 0
+	}
+	return max(0, took-s.idle-tick)
+}
+
+// tick is the kernel's own (CONFIG_HZ=250; some are built with 1000).
+const tick = 4 * time.Millisecond
+
+// Close implements net.Conn. net/http closes a connection once it has read the end, which is before the last
+// events are looked at. So the last count is kept.
+func (c *stampedConn) Close() error {
+	if s, ok := c.kernel.segments(); ok {
+		c.last.Store(&s)
+	}
+	return c.Conn.Close()
+}
+
+// segments is what the kernel knows of the TCP segments with data of a connection.
+type segments struct {
+	count   int           // received so far
+	waiting int           // bytes of them that are still unread
+	full    int           // bytes in one that holds as much as fits
+	idle    time.Duration // since one was sent
+}
+
+// segmentCounts tells whether bytes came in more TCP segments than it takes to hold them.
+type segmentCounts struct {
+	full  int // bytes of a write that surely fill a segment; 0: not known yet
+	least int // segments that the batches so far needed at least, the current one left out
+
+	seenCount, seenLeast int // at the last look
+}
+
+// fullSegment is what a long write fills segments to at least. Those of a loopback hold 64 KiB, but the kernel
+// sends no more than half a window at a time.
+const fullSegment = 16 << 10
+
+func (s *segmentCounts) leastFor(bytes int) int {
+	switch {
+	case bytes == 0:
+		return 0
+	case s.full == 0:
+		return 1
+	}
+	return (bytes + s.full - 1) / s.full
+}
+
+// segmented looks at the segments that came since it was called last. extra is how many they are beyond those that
+// one write a batch would explain. long: the current batch came in several, but one long write would explain it.
+func (c *stampedConn) segmented() (extra int, long bool) {
+	now, ok := c.kernel.segments()
+	if !ok {
+		last := c.last.Load()
+		if last == nil {
+			return 0, false
+		}
+		now = *last
+	}
+	s := &c.counts
+	s.full = min(now.full, fullSegment)
+	read := s.leastFor(c.arrival.bytes)
+	current, next := read, s.leastFor(now.waiting)
+	if c.filled {
+		current, next = s.leastFor(c.arrival.bytes+now.waiting), 0
+	}
+	count, least := now.count-s.seenCount, s.least+current+next-s.seenLeast
+	if now.waiting == 0 {
+		s.seenCount = now.count
+	} else {
+		// Nobody knows how many of the segments are those that wait. So all that need not have been read are
+		// left to the next batch: rather too many than too few.
+		s.seenCount += s.least + read - s.seenLeast
+	}
+	s.seenLeast = s.least + read
+	return count - least, current > 1 && count-(least-current) > 1
 }
 
 // DialFunc opens a connection, as net.Dialer.DialContext does.
@@ -116,6 +247,7 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // dialSlot is where a dial leaves its connection for the probe that asked for it. It travels in the context,
 // since the layers between (go-conntrack, TLS, net/http) hide what they wrap.
 type dialSlot struct {
+	ctx  context.Context // of the request
 	conn atomic.Pointer[stampedConn]
 	sent func(time.Time)
 }
@@ -130,16 +262,27 @@ func (f IPFamily) Dial(dial DialFunc) DialFunc {
 	}
 }
 
-// stamped makes dial wrap its connections for the probe in whose context it is called.
+// stamped makes dial wrap its connections for the probe in whose context it is called, and end with it: net/http
+// lets a dial go on after its request was given up, for the next request, which here has a dial of its own.
 func stamped(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
 		slot, ok := ctx.Value(dialSlotKey{}).(*dialSlot)
-		if err != nil || !ok {
-			return conn, err
+		if !ok {
+			return dial(ctx, network, address)
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(slot.ctx, cancel)()
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
 		}
 		c := newStampedConn(conn, slot.sent)
 		slot.conn.Store(c)
+		if slot.ctx.Err() != nil { // nobody may be left to close it
+			conn.Close()
+			return nil, slot.ctx.Err()
+		}
 		return c, nil
 	}
 }

@@ -27,6 +27,7 @@ type kernelStamps struct {
 	control [8]uint64 // for its alignment
 	n       int
 	errno   syscall.Errno
+	times   received
 }
 
 // newKernelStamps returns nil where conn is no TCP socket or the kernel refuses.
@@ -50,26 +51,27 @@ func newKernelStamps(conn net.Conn) *kernelStamps {
 	return k
 }
 
-// read is Read with the kernel's stamp of the last byte; the stamp is zero where the kernel gave none.
-func (k *kernelStamps) read(p []byte) (n int, stamp time.Time, err error) {
+// read is Read with the kernel's stamp of the last byte.
+func (k *kernelStamps) read(p []byte) (n int, r received, err error) {
 	if len(p) == 0 {
-		return 0, time.Time{}, nil
+		return 0, received{tried: time.Now()}, nil
 	}
-	k.buffer = p
+	k.buffer, k.times = p, received{}
 	err = k.raw.Read(k.receive)
 	k.buffer = nil
 	switch {
 	case err != nil:
-		return 0, time.Time{}, err
+		return 0, k.times, err
 	case k.errno != 0:
-		return 0, time.Time{}, &net.OpError{
+		return 0, k.times, &net.OpError{
 			Op: "read", Net: "tcp", Source: k.conn.LocalAddr(), Addr: k.conn.RemoteAddr(),
 			Err: os.NewSyscallError("recvmsg", k.errno),
 		}
 	case k.n == 0:
-		return 0, time.Time{}, io.EOF
+		return 0, k.times, io.EOF
 	}
-	return k.n, k.stamp(), nil
+	k.times.stamp = k.stamp()
+	return k.n, k.times, nil
 }
 
 // recvmsg makes the system call; it reports false where the socket has nothing to read.
@@ -80,12 +82,17 @@ func (k *kernelStamps) recvmsg(fd uintptr) bool {
 	k.msg.SetIovlen(1)
 	k.msg.SetControllen(int(unsafe.Sizeof(k.control)))
 	for {
+		k.times.tried = time.Now()
 		n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&k.msg)), 0)
-		if errno == unix.EINTR {
+		switch errno {
+		case unix.EINTR:
 			continue
+		case unix.EAGAIN:
+			k.times.empty = k.times.tried
+			return false
 		}
 		k.n, k.errno = int(n), errno
-		return errno != unix.EAGAIN
+		return true
 	}
 }
 
@@ -101,19 +108,22 @@ func (k *kernelStamps) stamp() time.Time {
 	return time.Unix(m.stamp.Unix())
 }
 
-// segments counts the TCP segments with data received so far. waiting is how many bytes of them are still unread,
-// full the size of a segment that holds as much as fits. ok is false where the kernel does not say.
-func (k *kernelStamps) segments() (count, waiting, full int, ok bool) {
+// segments looks at the TCP segments with data received so far. ok is false where the kernel does not say.
+func (k *kernelStamps) segments() (s segments, ok bool) {
 	if k == nil {
-		return 0, 0, 0, false
+		return s, false
 	}
 	err := k.raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil {
 			return
 		}
-		waiting, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ)
-		count, full, ok = int(info.Data_segs_in), int(info.Advmss), err == nil && info.Advmss > 0
+		waiting, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+		s = segments{
+			count: int(info.Data_segs_in), waiting: waiting, full: int(info.Advmss),
+			idle: time.Duration(info.Last_data_sent) * time.Millisecond,
+		}
+		ok = err == nil && s.full > 0
 	})
-	return count, waiting, full, ok && err == nil
+	return s, ok && err == nil
 }

@@ -106,7 +106,7 @@ func (s *streaming) read(ctx context.Context) error {
 		}
 	}
 	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, late.delay
-	if late.late {
+	if late.verdict() {
 		res.Suspect |= SuspectReaderLate
 	}
 	return s.answer.finish(cut, s.explain(ctx, err))

@@ -14,6 +14,8 @@ const (
 	minCoalescedGaps = 8
 	// longOutputFactor is how many times the asked length an answer may have before it is cut.
 	longOutputFactor = 2
+	// maxFinish is how many characters of a finish_reason are kept; the longest known is "content_filter".
+	maxFinish = 40
 	// minDegenerate is how many characters an answer must have before "one character only" means anything.
 	minDegenerate = 10
 )
@@ -21,8 +23,9 @@ const (
 // answer interprets the events of one stream. It decides which of them carry tokens, and writes what it learns
 // into the result; it does not know where the events come from.
 type answer struct {
-	res  *Result
-	want *Workload
+	res   *Result
+	want  *Workload
+	scrub func(string) string // takes secrets out of a server's words
 
 	chunk    chunk
 	terminal bool // a finish_reason or [DONE] came
@@ -41,9 +44,9 @@ type answer struct {
 	varied   bool   // another came
 }
 
-func newAnswer(res *Result) *answer {
+func newAnswer(res *Result, scrub func(string) string) *answer {
 	res.PromptTokens, res.CachedTokens = -1, -1
-	return &answer{res: res, want: res.Workload, usage: -1}
+	return &answer{res: res, want: res.Workload, scrub: scrub, usage: -1}
 }
 
 // take interprets one event. token tells that it carries tokens.
@@ -54,7 +57,7 @@ func (a *answer) take(e sseEvent) (token bool, err error) {
 		a.terminal, a.done = true, true
 		return false, nil
 	case string(e.name) == "error":
-		return false, serverError(data)
+		return false, a.serverError(data)
 	case len(data) == 0:
 		return false, nil
 	}
@@ -66,7 +69,7 @@ func (a *answer) take(e sseEvent) (token bool, err error) {
 		return false, err
 	}
 	if c.err != nil {
-		return false, serverError(c.err)
+		return false, a.serverError(c.err)
 	}
 	token = a.carriesToken(c)
 	a.note(c)
@@ -74,7 +77,8 @@ func (a *answer) take(e sseEvent) (token bool, err error) {
 }
 
 // serverError is the failure of an error that came inside a stream.
-func serverError(raw []byte) error {
+func (a *answer) serverError(raw []byte) error {
+	raw = []byte(a.scrub(string(raw)))
 	wrapped, err := json.Marshal(map[string]json.RawMessage{"error": raw})
 	if err != nil {
 		wrapped = raw
@@ -115,7 +119,7 @@ func (a *answer) note(c *chunk) {
 	res := a.res
 	if len(c.finish) > 0 {
 		a.terminal = true
-		res.FinishReason = unescape(c.finish)
+		res.FinishReason = clip(a.scrub(unescape(c.finish)), maxFinish)
 	}
 	if c.promptTokens >= 0 {
 		res.PromptTokens = c.promptTokens
@@ -165,15 +169,19 @@ func (a *answer) lookForVariety(text []byte) {
 	a.repeated += len(text) / len(first)
 }
 
-// arrived notes the time of the event that take just called a token event.
+// arrived notes the time of the event that take just called a token event. Events come in their order, be their
+// stamps a moment out of it.
 func (a *answer) arrived(at time.Time) {
 	res := a.res
+	if at.Before(res.LastToken) {
+		at = res.LastToken
+	}
 	a.tokens++
 	if a.tokens == 1 {
 		res.FirstToken = at
 		res.FirstTokens = max(1, a.counted)
 	} else {
-		res.Gaps = append(res.Gaps, max(0, at.Sub(res.LastToken)))
+		res.Gaps = append(res.Gaps, at.Sub(res.LastToken))
 	}
 	res.LastToken = at
 	switch c := &a.chunk; {

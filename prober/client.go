@@ -56,7 +56,7 @@ type exchange struct {
 func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)) (*exchange, *http.Response, error) {
 	var telling sync.Mutex
 	over := false // net/http may still be writing when it has given up
-	x := &exchange{slot: dialSlot{sent: func(at time.Time) {
+	x := &exchange{slot: dialSlot{ctx: ctx, sent: func(at time.Time) {
 		telling.Lock()
 		defer telling.Unlock()
 		if !over {
@@ -94,6 +94,9 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 	req.Header.Set("Accept-Encoding", "identity") // compression holds tokens back
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
+		if conn := x.slot.conn.Load(); conn != nil {
+			conn.Close() // net/http would let a handshake go on
+		}
 		return x, nil, classify(ctx, phase(x.phase.Load()), x.secrets.scrubError(err))
 	}
 	at(phaseBody)
@@ -133,7 +136,7 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) (st
 	case len(data) > maxCallBytes:
 		return resp.StatusCode, failf(ReasonTooLarge, "%s %s: too large: body exceeds %d bytes", method, path, maxCallBytes)
 	case resp.StatusCode != http.StatusOK:
-		return resp.StatusCode, wrap(statusFailure(resp.StatusCode, "", x.secrets.scrub(string(data))), "%s %s", method, path)
+		return resp.StatusCode, wrap(x.secrets.scrubError(statusFailure(resp.StatusCode, "", x.secrets.scrub(string(data)))), "%s %s", method, path)
 	}
 	if err := json.Unmarshal(data, out); err != nil {
 		return resp.StatusCode, failf(ReasonMalformed, "%s %s: %w", method, path, err)
@@ -190,9 +193,14 @@ func (s *secrets) header(key string, values []string) {
 	}
 }
 
+// add keeps a secret, and the form in which a server's JSON would repeat it.
 func (s *secrets) add(v string) {
-	if len(v) >= minSecret {
-		s.values = append(s.values, v)
+	if len(v) < minSecret {
+		return
+	}
+	s.values = append(s.values, v)
+	if quoted, err := json.Marshal(v); err == nil && len(quoted) > len(v)+2 {
+		s.values = append(s.values, string(quoted[1:len(quoted)-1]))
 	}
 }
 

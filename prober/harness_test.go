@@ -6,9 +6,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +36,12 @@ type fakeServer struct {
 	left   int // probes whose client left before the script's end
 	open   int // connections that the client has not closed
 }
+
+// What a dial gives for a name that does not resolve, and for a port where nobody listens.
+var (
+	dnsError     = &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "llm.example", IsNotFound: true}}
+	refusedError = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+)
 
 const fakeModels = `{"data":[{"id":"m","max_model_len":8192}]}`
 
@@ -78,7 +86,9 @@ func (s *fakeServer) serve(conn net.Conn, reset func()) {
 	switch {
 	case r.path == "/v1/models":
 		s.note(&s.others, r)
+		s.mu.Lock()
 		models := s.models
+		s.mu.Unlock()
 		if models == "" {
 			models = fakeModels
 		}
@@ -179,15 +189,11 @@ func (o *recorder) Missed(_, workload string) {
 	o.missed = append(o.missed, fmt.Sprintf("%s at %v", workload, time.Since(o.begin)))
 }
 
-// outcomes lists how the probes ended, in the order of their ends.
-func (o *recorder) outcomes() []string {
+// tally counts what happened so far.
+func (o *recorder) tally() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	list := make([]string, len(o.results))
-	for i, r := range o.results {
-		list[i] = outcome(r)
-	}
-	return list
+	return fmt.Sprintf("%d started, %d ended, %d missed", len(o.started), len(o.results), len(o.missed))
 }
 
 // reasons counts how the probes ended: by reason, "ok", "warm-up" or "abandoned".

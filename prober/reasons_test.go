@@ -198,7 +198,7 @@ var suspectScenes = []struct {
 	{"long_output", "longer than asked", replies("{ROLE}{C:a}{FIN:length}{USAGE:512,129}{DONE}")},
 	{"long_output", "cut", replies("{ROLE}"+script(strings.Repeat("{C:hm}<<W>>", 5000)), func(t *Target) { t.Plans[0].OutputTokens = 3 })},
 	{"cached_prompt", "by usage", replies(`{ROLE}{C:a}{FIN:length}data: {"choices":[],"usage":{"prompt_tokens":512,"completion_tokens":128,"prompt_tokens_details":{"cached_tokens":16}}}` + "\n\n{DONE}")},
-	{"coalesced", "all at once", replies("{ROLE}" + script(strings.Repeat("{C:to}", 128)) + "{FIN:length}{USAGE:512,128}{DONE}")},
+	{"coalesced", "all at once", replies("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{ROLE}" + script(strings.Repeat("{C:to}", 128)) + "{FIN:length}{USAGE:512,128}{DONE}")},
 	{"reader_late", "segments that wait", lateScene},
 	{"usage_mismatch", "usage says 0", replies("{ROLE}{C:a}{FIN:length}{USAGE:512,0}{DONE}")},
 	{"no_done", "a clean end", replies("{ROLE}{C:a}{FIN:length}{USAGE:512,128}")},
@@ -225,12 +225,17 @@ func TestSuspects(t *testing.T) {
 			if c.suspect == "reader_late" && runtime.GOOS != "linux" {
 				t.Skip("without the kernel's stamps nobody can tell")
 			}
-			s := c.set(t)
-			g := newRig(t, s.dial, s.target)
-			if s.watch != nil {
-				s.watch(g.rec)
+			var res *Result
+			for range 5 { // on a busy machine any probe may be read too late, and be suspect for that alone
+				s := c.set(t)
+				g := newRig(t, s.dial, s.target)
+				if s.watch != nil {
+					s.watch(g.rec)
+				}
+				if res = g.once(t); res.Suspect.Has(SuspectReaderLate) == (c.suspect == "reader_late") {
+					break
+				}
 			}
-			res := g.once(t)
 			if !res.OK() || !slices.Contains(res.Suspect.Names(), c.suspect) {
 				t.Errorf("%s (%v), want it suspect for %s", outcome(res), res.Err, c.suspect)
 			}

@@ -40,19 +40,22 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 		return err
 	}
 	defer resp.Body.Close()
+	if res.Sent.IsZero() {
+		return failf(ReasonMalformed, "the server answered before it was asked")
+	}
 	res.Headers, res.Status = time.Now(), resp.StatusCode
 	if resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
 		res.CertExpiry = resp.TLS.PeerCertificates[0].NotAfter
 	}
 	s := &streaming{
-		res: res, obs: obs, conn: x.slot.conn.Load(), sse: newSSEReader(resp.Body), answer: newAnswer(res),
+		res: res, obs: obs, conn: x.slot.conn.Load(), sse: newSSEReader(resp.Body), answer: newAnswer(res, x.secrets.scrub),
 		stall: stall, stop: cancel, secrets: &x.secrets,
 	}
 	if resp.StatusCode != http.StatusOK {
-		return statusFailure(resp.StatusCode, res.Model, s.errorBody(resp.Body))
+		return x.secrets.scrubError(statusFailure(resp.StatusCode, res.Model, s.errorBody(resp.Body)))
 	}
 	if err := s.checkContentType(resp.Header); err != nil {
-		return err
+		return x.secrets.scrubError(err)
 	}
 	err = s.read(ctx)
 	if s.answer.done {

@@ -1,0 +1,110 @@
+package prober
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// e12 (prometheus/blackbox_exporter#84, ribbybibby/ssl_exporter#30): whatever way probes fail, they leave no
+// goroutine, no file descriptor and no connection.
+func TestFailingProbesLeaveNothing(t *testing.T) {
+	probes := 1000
+	if testing.Short() {
+		probes = 100
+	}
+	var accepted, left atomic.Int32
+	serve := func(s script) string {
+		play := playing(s)
+		return serveTCP(t, func(conn net.Conn) {
+			accepted.Add(1)
+			defer left.Add(1)
+			play(conn)
+		})
+	}
+	refused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.Close()
+	kinds := []struct {
+		address string
+		want    Reason
+	}{
+		{refused.Addr().String(), ReasonConnect},
+		{serve("<<HANG>>HTTP/1.1 "), ReasonTimeout},
+		{serve("{ROLE}{C:a}<<HANG>>"), ReasonStalled},
+		{serve(jsonAnswer(500, `{"error":{"message":"<30000 x a>"}}`)), ReasonHTTPStatus},
+		{serve("{ROLE}{C:a}<<CUT>>"), ReasonTruncated},
+		{serve("{ROLE}{C:a}<<RST>>"), ReasonConnReset},
+	}
+	var rigs []*rig
+	for _, k := range kinds {
+		rigs = append(rigs, newRig(t, nil, at("http", k.address, func(t *Target) {
+			if k.want == ReasonTimeout || k.want == ReasonStalled {
+				t.Plans[0].Timeout, t.Plans[0].StallTimeout = 50*time.Millisecond, 20*time.Millisecond
+			}
+		})))
+	}
+	for _, g := range rigs { // the first of each asks the server, and opens what stays open
+		g.once(t)
+	}
+	files, goroutines := openFiles(t), goleak.IgnoreCurrent()
+	var wg sync.WaitGroup
+	var others atomic.Int32
+	next := make(chan int)
+	for range 20 {
+		wg.Go(func() {
+			for i := range next {
+				res, err := rigs[i%len(rigs)].Once(t.Context(), "w")
+				if err != nil || res.OK() || res.Abandoned {
+					t.Errorf("%v %v", res, err)
+				} else if res.Reason != kinds[i%len(rigs)].want {
+					others.Add(1) // on a busy machine 50 ms are over before the request is sent
+				}
+			}
+		})
+	}
+	for i := range probes {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	if int(others.Load()) > probes/10 {
+		t.Errorf("%d of %d probes failed for another reason than theirs", others.Load(), probes)
+	}
+	settled := false
+	for range 100 {
+		if settled = accepted.Load() == left.Load() && openFiles(t) <= files; settled {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	if !settled {
+		t.Errorf("the server has accepted %d connections and seen %d end; %d files are open, %d before", accepted.Load(), left.Load(), openFiles(t), files)
+	}
+	if err := goleak.Find(goroutines); err != nil {
+		t.Error(err)
+	}
+}
+
+// openFiles counts the process's file descriptors, 0 where nobody knows.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return 0
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}

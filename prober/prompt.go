@@ -83,7 +83,7 @@ func candidates() []string { return strings.Fields(wordList) }
 // errNoTokenizer: the server cannot count tokens, or not as it counts those of a request.
 var errNoTokenizer = errors.New("the server does not tell how it tokenizes")
 
-// guess is the fit to begin with where the server has no tokenizer to ask; learn corrects it from usage.
+// guess is the fit to begin with where the server has no tokenizer to ask; it is corrected from usage.
 func guess(w *Workload) *fit {
 	f := &fit{words: candidates(), user: w.PromptTokens - 2}
 	if w.API == Chat {
@@ -92,9 +92,6 @@ func guess(w *Workload) *fit {
 	f.user = max(1, f.user)
 	return f
 }
-
-// learn corrects the length by the server's own count of a prompt's tokens.
-func (f *fit) learn(want, got int) { f.user = max(1, f.user+want-got) }
 
 // counter tells how many tokens a request with the given prompt has, template included, or how many a bare text
 // has if bare is set.
@@ -122,7 +119,7 @@ func findFit(ctx context.Context, w *Workload, count counter, random *rand.Rand)
 	}
 	f.user = w.PromptTokens - around
 	if f.user < 1 {
-		return nil, &unfitError{fmt.Errorf("prompt_tokens: %d leaves no room: the server's template alone has %d tokens", w.PromptTokens, around)}
+		return nil, &unfitError{err: fmt.Errorf("prompt_tokens: %d leaves no room: the server's template alone has %d tokens", w.PromptTokens, around)}
 	}
 	for range verifications {
 		got, err := count(ctx, f.draw(random), false)

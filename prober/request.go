@@ -10,8 +10,9 @@ import (
 
 // request is one HTTP request of a probe, but for its headers.
 type request struct {
-	path string
-	body []byte
+	path  string
+	body  []byte
+	words int // of its prompt, in the user's message
 }
 
 // message is one message of a chat.

@@ -180,6 +180,8 @@ func (r *Runner) fire(ctx context.Context, l *lane, due time.Time) {
 		}
 	case r.warm.left > 0:
 		r.warm.busy = true
+		r.warm.begun++
+		l.seen = r.warm.begun
 		r.mu.Unlock()
 		r.probes.Go(func() { r.warmUp(ctx, l, due) })
 	case l.inFlight >= l.plan.MaxInFlight:
@@ -210,9 +212,6 @@ func (r *Runner) warmUp(ctx context.Context, first *lane, due time.Time) {
 		at++
 	}
 	for {
-		r.mu.Lock()
-		r.warm.begun++
-		r.mu.Unlock()
 		ok := r.probe(ctx, r.lanes[at%len(r.lanes)], due, true).OK()
 		r.mu.Lock()
 		if ok {
@@ -230,6 +229,9 @@ func (r *Runner) warmUp(ctx context.Context, first *lane, due time.Time) {
 		}
 		at++
 		due = time.Now()
+		r.mu.Lock()
+		r.warm.begun++
+		r.mu.Unlock()
 	}
 }
 
@@ -255,7 +257,11 @@ func (r *Runner) probe(ctx context.Context, l *lane, due time.Time, warm bool) *
 		res.Abandoned = true
 	case errors.As(err, &unfit):
 		res.Abandoned = true
-		level.Error(r.logger).Log("msg", "workload cannot run on this server and is not sent", "workload", l.plan.Name, "err", err, "recheck", unfitRecheck)
+		tell := level.Error
+		if unfit.known {
+			tell = level.Debug
+		}
+		tell(r.logger).Log("msg", "workload cannot run on this server and is not sent", "workload", l.plan.Name, "err", err, "recheck", unfitRecheck)
 	case errors.As(err, &f):
 		res.Reason, res.Err = f.reason, err
 	default:
@@ -285,7 +291,10 @@ func (r *Runner) attempt(ctx context.Context, l *lane, res *Result) (err error) 
 		if req, res.Model, err = r.server.request(ctx, w, res.RequestID); err != nil {
 			return err
 		}
-		err = r.client.stream(ctx, req, l.plan.StallTimeout, res, r.opts.Observer)
+		if err = r.client.stream(ctx, req, l.plan.StallTimeout, res, r.opts.Observer); err == nil {
+			r.server.correct(res, req.words)
+			return nil
+		}
 		var f *failure
 		if !errors.As(err, &f) || f.reason != ReasonBadRequest {
 			return err
@@ -299,6 +308,6 @@ func (r *Runner) attempt(ctx context.Context, l *lane, res *Result) (err error) 
 		}
 		level.Warn(r.logger).Log("msg", "the server refuses a field, sending without it", "workload", w.Name, "field", drop, "err", err)
 		res.Suspect |= SuspectFieldRefused
-		res.Body, res.Status = "", 0
+		res.Body, res.Status, res.Sent = "", 0, time.Time{}
 	}
 }

@@ -88,13 +88,13 @@ func TestConstantSchedule(t *testing.T) {
 		due    []time.Duration
 		missed []int
 	}{
-		{"the first is within one interval", s(0), s(3), []int{0}},
-		{"right after its phase", s(3.5), s(13), []int{0}},
-		{"at its phase: the next", s(3), s(13), []int{0}},
-		{"asked at each slot", s(0, 3, 13, 23), s(3, 13, 23, 33), []int{0, 0, 0, 0}},
-		{"late, but without drift", s(0, 3.4, 13.9, 24.2), s(3, 13, 23, 33), []int{0, 0, 0, 0}},
-		{"slots slept through are missed, not caught up", s(0, 3, 46, 53), s(3, 13, 53, 63), []int{0, 0, 3, 0}},
-		{"a timer that fires early by the wall clock does not use a slot twice", s(0, 2.999, 12.9999), s(3, 13, 23), []int{0, 0, 0}},
+		{"the first is within one interval", seconds(0), seconds(3), []int{0}},
+		{"right after its phase", seconds(3.5), seconds(13), []int{0}},
+		{"at its phase: the next", seconds(3), seconds(13), []int{0}},
+		{"asked at each slot", seconds(0, 3, 13, 23), seconds(3, 13, 23, 33), []int{0, 0, 0, 0}},
+		{"late, but without drift", seconds(0, 3.4, 13.9, 24.2), seconds(3, 13, 23, 33), []int{0, 0, 0, 0}},
+		{"slots slept through are missed, not caught up", seconds(0, 3, 46, 53), seconds(3, 13, 53, 63), []int{0, 0, 3, 0}},
+		{"a timer that fires early by the wall clock does not use a slot twice", seconds(0, 2.999, 12.9999), seconds(3, 13, 23), []int{0, 0, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			schedule := NewSchedule(Constant, interval, phase, nil)
@@ -108,10 +108,10 @@ func TestConstantSchedule(t *testing.T) {
 	}
 }
 
-// s are seconds.
-func s(seconds ...float64) []time.Duration {
-	list := make([]time.Duration, len(seconds))
-	for i, v := range seconds {
+// seconds are times.
+func seconds(values ...float64) []time.Duration {
+	list := make([]time.Duration, len(values))
+	for i, v := range values {
 		list[i] = time.Duration(v * float64(time.Second))
 	}
 	return list

@@ -25,7 +25,7 @@ type server struct {
 	maxLen  int // prompt and output together; 0: unknown
 	asked   bool
 	fits    map[string]*fit
-	unfit   map[string]time.Time // workloads that cannot run here, and when to look again
+	unfit   map[string]unfit // workloads that cannot run here
 	dropped map[string]bool
 	random  *rand.Rand
 }
@@ -33,9 +33,18 @@ type server struct {
 // unfitRecheck is when a workload that the server cannot run is looked at again.
 const unfitRecheck = 5 * time.Minute
 
+// unfit is why a workload cannot run here, and when to look again.
+type unfit struct {
+	why   string
+	until time.Time
+}
+
 // unfitError: the workload asks what this server cannot give. That is a mistake in the configuration and no
 // outage: the workload is not sent.
-type unfitError struct{ err error }
+type unfitError struct {
+	err   error
+	known bool // it has been told before
+}
 
 func (e *unfitError) Error() string { return e.err.Error() }
 func (e *unfitError) Unwrap() error { return e.err }
@@ -43,7 +52,7 @@ func (e *unfitError) Unwrap() error { return e.err }
 func newServer(c *client, logger log.Logger, random *rand.Rand) *server {
 	return &server{
 		client: c, logger: logger, random: random, asking: make(chan struct{}, 1),
-		fits: map[string]*fit{}, unfit: map[string]time.Time{}, dropped: map[string]bool{},
+		fits: map[string]*fit{}, unfit: map[string]unfit{}, dropped: map[string]bool{},
 	}
 }
 
@@ -61,8 +70,8 @@ func (s *server) forget() {
 func (s *server) runs(w *Workload) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until, unfit := s.unfit[w.Name]
-	return !unfit || time.Now().After(until)
+	unfit, found := s.unfit[w.Name]
+	return !found || time.Now().After(unfit.until)
 }
 
 // request makes the next request of a workload. It asks the server first, if it has not been asked. The error
@@ -74,16 +83,29 @@ func (s *server) request(ctx context.Context, w *Workload, salt string) (r reque
 	case <-ctx.Done():
 		return r, "", classify(ctx, phaseRequest, ctx.Err())
 	}
-	if err := s.ask(ctx, w); err != nil {
-		return r, "", err
+	for { // what was learnt may be forgotten at any time
+		if err := s.ask(ctx, w); err != nil {
+			return r, "", err
+		}
+		if r, model, ok, err := s.build(w, salt); ok {
+			return r, model, err
+		}
 	}
+}
+
+// build makes a request of what is known; ok is false where too little is.
+func (s *server) build(w *Workload, salt string) (r request, model string, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, err = w.build(s.model, s.fits[w.Name].draw(s.random), salt, s.dropped)
-	if err != nil {
-		return r, "", &failure{ReasonInternal, err}
+	f := s.fits[w.Name]
+	if f == nil || s.model == "" {
+		return r, "", false, nil
 	}
-	return r, s.model, nil
+	if r, err = w.build(s.model, f.draw(s.random), salt, s.dropped); err != nil {
+		return r, "", true, &failure{ReasonInternal, err}
+	}
+	r.words = f.user
+	return r, s.model, true, nil
 }
 
 // ask finds out what is not known yet. Only one probe of a target does so at a time.
@@ -105,8 +127,10 @@ func (s *server) ask(ctx context.Context, w *Workload) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if unfit := (*unfitError)(nil); errors.As(err, &unfit) {
-		s.unfit[w.Name] = time.Now().Add(unfitRecheck)
+	if e := (*unfitError)(nil); errors.As(err, &e) {
+		e.known = s.unfit[w.Name].why == e.Error()
+		s.unfit[w.Name] = unfit{e.Error(), time.Now().Add(unfitRecheck)}
+		s.asked = false
 	}
 	if err == nil {
 		delete(s.unfit, w.Name)
@@ -173,7 +197,7 @@ func (s *server) checkLength(w *Workload) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.maxLen > 0 && w.PromptTokens+w.OutputTokens > s.maxLen {
-		return &unfitError{fmt.Errorf("prompt_tokens %d and output_tokens %d are %d together; model %q takes at most %d (max_model_len)",
+		return &unfitError{err: fmt.Errorf("prompt_tokens %d and output_tokens %d are %d together; model %q takes at most %d (max_model_len)",
 			w.PromptTokens, w.OutputTokens, w.PromptTokens+w.OutputTokens, s.model, s.maxLen)}
 	}
 	return nil
@@ -236,22 +260,26 @@ func (s *server) refused(w *Workload, body string) (drop, advice string) {
 	return refusedField(w, body, s.dropped)
 }
 
-// learn draws conclusions from a result: a prompt that was not as long as asked corrects the next; a failure
-// that another server would explain makes the next probe ask again.
+// learn draws conclusions from a result: a failure that another server would explain makes the next probe ask
+// again.
 func (s *server) learn(r *Result) {
 	switch r.Reason {
 	case ReasonDNS, ReasonConnect, ReasonModelNotFound, ReasonBadRequest:
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.asked = false
-		s.mu.Unlock()
-		return
 	}
-	if !r.OK() || r.PromptTokens <= 0 {
+}
+
+// correct learns from the server's own count how many words make a prompt as long as asked. words is how many the
+// request had: others may have been sent and counted since.
+func (s *server) correct(r *Result, words int) {
+	if r.PromptTokens <= 0 || r.PromptTokens == r.Workload.PromptTokens {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.fits[r.Workload.Name]; f != nil && r.PromptTokens != r.Workload.PromptTokens {
-		f.learn(r.Workload.PromptTokens, r.PromptTokens)
+	if f := s.fits[r.Workload.Name]; f != nil {
+		f.user = max(1, words+r.Workload.PromptTokens-r.PromptTokens)
 	}
 }

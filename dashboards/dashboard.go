@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
@@ -46,7 +47,8 @@ func Files() (map[string][]byte, error) {
 	return files, nil
 }
 
-// encode adds what the SDK does not set, and leaves < and > readable.
+// encode adds what the SDK does not set, takes away that it hides links and switches of annotations in a menu, and
+// leaves < and > readable.
 //
 //lint:ignore SA1019 the type that a classic dashboard is built to
 func encode(d dashboard.Dashboard) ([]byte, error) {
@@ -58,6 +60,12 @@ func encode(d dashboard.Dashboard) ([]byte, error) {
 		} else {
 			p.Panel.Id = &id
 		}
+	}
+	for i := range d.Links {
+		d.Links[i].Placement = nil
+	}
+	for i := range d.Annotations.List {
+		d.Annotations.List[i].Placement = nil
 	}
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -104,7 +112,7 @@ func empty(name, title, description, since string) *classic {
 
 // listed is a variable with the values that one label of our own metric has.
 func listed(name, label, of string) *dashboard.QueryVariableBuilder {
-	q := fmt.Sprintf("label_values(%s{%s}, %s)", describes, of, name)
+	q := fmt.Sprintf("label_values(%s, %s)", strings.TrimSuffix(describes+"{"+of+"}", "{}"), name)
 	return dashboard.NewQueryVariableBuilder(name).
 		Label(label).
 		Datasource(source()).

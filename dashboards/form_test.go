@@ -106,6 +106,9 @@ func TestForm(t *testing.T) {
 		if len(b.Links) != 1 || b.Links[0].Type != "dashboards" || !b.Links[0].IncludeVars || !b.Links[0].KeepTime || !slices.Equal(b.Links[0].Tags, b.Tags) {
 			t.Errorf("%s: links are %+v, want one to all of tags %v with variables and time", b.file, b.Links, b.Tags)
 		}
+		if strings.Contains(string(b.raw), "inControlsMenu") {
+			t.Errorf("%s hides links or annotations in a menu", b.file)
+		}
 		for i, p := range b.Panels {
 			if p.ID != i+1 {
 				t.Errorf("%s: panel %d has the id %d", b.file, i+1, p.ID)

@@ -125,6 +125,7 @@ func tile(a about, queries ...query) *stat.PanelBuilder {
 	return described(stat.NewPanelBuilder(), a, dataqueries(queries, overTime)...).
 		GraphMode(common.BigValueGraphModeArea).
 		ColorMode(common.BigValueColorModeValue).
+		Orientation(common.VizOrientationAuto).
 		ReduceOptions(lastValue())
 }
 
@@ -149,7 +150,6 @@ func density(a about, metric, of string) *heatmap.PanelBuilder {
 		Color(heatmap.NewHeatmapColorOptionsBuilder().
 			Mode(heatmap.HeatmapColorModeScheme).
 			Scheme("Spectral").
-			Reverse(true).
 			Scale(heatmap.HeatmapColorScaleExponential).
 			Exponent(0.5).
 			Steps(64)).
@@ -169,6 +169,9 @@ func history(a about, queries ...query) *statetimeline.PanelBuilder {
 	return described(statetimeline.NewPanelBuilder(), a, dataqueries(queries, overTime)...).
 		ShowValue(common.VisibilityModeNever).
 		MergeValues(true).
+		Tooltip(common.NewVizTooltipOptionsBuilder().
+			Mode(common.TooltipDisplayModeSingle).
+			Sort(common.SortOrderNone)).
 		RowHeight(0.8).
 		FillOpacity(80).
 		LineWidth(0)

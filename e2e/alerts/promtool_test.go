@@ -1,0 +1,101 @@
+package alerts
+
+import (
+	"io"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPromtool(t *testing.T) {
+	promtool := tool(t, "promtool")
+	t.Run("check", func(t *testing.T) {
+		run(t, ".", promtool, "check", "rules", "--lint=all", "--lint-fatal", recordsFile, alertsFile)
+	})
+	files, err := filepath.Glob("../../alerts/tests/*_test.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no unit tests: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			run(t, ".", promtool, "test", "rules", file)
+		})
+	}
+}
+
+// TestEveryAlertIsRendered holds that the annotations of every alert are compared with what they should read: a
+// template that fails shows only when an alert fires.
+func TestEveryAlertIsRendered(t *testing.T) {
+	files, err := filepath.Glob("../../alerts/tests/*_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		all.WriteString(read(t, file))
+	}
+	for _, r := range readRules(t, alertsFile) {
+		// The alert's own rule is told by its page and, where it has several, by the label that tells them apart.
+		rendered := `runbook_url: \S+/` + r.Alert + `\.md`
+		if long := r.Labels["long"]; long != "" {
+			rendered = `long: ` + long + `, short: ` + r.Labels["short"] + `, job(?s:.{1,900})` + rendered
+		}
+		if !regexp.MustCompile(rendered).MatchString(all.String()) {
+			t.Errorf("no test renders %s", r.row())
+		}
+	}
+}
+
+// TestMetricsExist holds the names in rules and templates against a real page.
+func TestMetricsExist(t *testing.T) {
+	// notInDemo are metrics that the demo cannot have.
+	notInDemo := map[string]string{
+		"llm_probe_tls_certificate_expiry_timestamp_seconds": "its server speaks plain HTTP",
+	}
+	folder, address := t.TempDir(), freeAddress(t)
+	start(t, folder, build(t, folder), "--demo", "--demo.address="+freeAddress(t), "--web.listen-address="+address)
+	var page string
+	until(t, time.Minute, "successful probe of the demo", func() bool {
+		page = get("http://" + address + "/metrics")
+		return strings.Contains(page, "llm_probe_last_success_timestamp_seconds{") && strings.Contains(page, "llm_server_metric_missing{")
+	})
+	exposed := map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^(?:# TYPE )?(llm_\w+)`).FindAllStringSubmatch(page, -1) {
+		exposed[match[1]] = true
+	}
+	docs := read(t, "../../docs/metrics.md")
+	for _, r := range slices.Concat(readRules(t, recordsFile), readRules(t, alertsFile)) {
+		texts := []string{r.Expr}
+		for _, text := range r.Annotations {
+			texts = append(texts, strings.Join(regexp.MustCompile(`printf "[^"]*llm_[^"]*"`).FindAllString(text, -1), " "))
+		}
+		for _, name := range names(strings.Join(texts, " ")) {
+			switch {
+			case strings.Contains(name, ":"): // a record
+			case notInDemo[name] != "" && !strings.Contains(docs, "`"+name+"`"):
+				t.Errorf("%s%s names %s, which docs/metrics.md does not know", r.Alert, r.Record, name)
+			case notInDemo[name] == "" && !exposed[name]:
+				t.Errorf("%s%s names %s, which is not exposed", r.Alert, r.Record, name)
+			}
+		}
+	}
+}
+
+// get fetches a page; it is empty if there is none.
+func get(url string) string {
+	response, err := http.Get(url)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		return ""
+	}
+	return string(page)
+}

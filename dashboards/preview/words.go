@@ -75,7 +75,7 @@ func (r *recording) timeline(c draw.Canvas, p *panel) {
 				end = min(end, l.points[n+1].time)
 			}
 			_, color := p.shown(point.value)
-			fill(c, vg.Rectangle{Min: vg.Point{X: x(point.time), Y: y + height*0.15}, Max: vg.Point{X: min(c.Max.X, x(end)), Y: y + height*0.85}}, pale(paint(color), 0.8))
+			fill(c, vg.Rectangle{Min: vg.Point{X: x(point.time), Y: y + height*0.15}, Max: vg.Point{X: min(c.Max.X, x(end)+0.6), Y: y + height*0.85}}, pale(paint(color), 0.8))
 		}
 	}
 	step := 60 * math.Ceil((r.To-r.From)/60/8)

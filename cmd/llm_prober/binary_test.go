@@ -52,7 +52,7 @@ func start(t *testing.T, args ...string) *process {
 // startBinary is start for a program that becomes the daemon.
 func startBinary(t *testing.T, path string, args ...string) *process {
 	t.Helper()
-	p := launch(t, path, append(args, "--web.listen-address=127.0.0.1:0")...)
+	p := launch(t, exec.Command(path, append(args, "--web.listen-address=127.0.0.1:0")...))
 	listening := regexp.MustCompile(`address"?[=:]"?([0-9.:]+)`)
 	p.until("it listens", func() bool {
 		for line := range strings.Lines(p.log.String()) {
@@ -65,10 +65,10 @@ func startBinary(t *testing.T, path string, args ...string) *process {
 	return p
 }
 
-// launch runs the daemon until the end of the test.
-func launch(t *testing.T, path string, args ...string) *process {
+// launch runs a command until the end of the test.
+func launch(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(path, args...), log: &lockedBuffer{}, ended: make(chan struct{})}
+	p := &process{t: t, cmd: cmd, log: &lockedBuffer{}, ended: make(chan struct{})}
 	p.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
@@ -82,7 +82,7 @@ func launch(t *testing.T, path string, args ...string) *process {
 		_ = p.cmd.Process.Kill() // most have ended
 		<-p.ended
 		if t.Failed() {
-			t.Logf("log of %q:\n%s", args, p.log)
+			t.Logf("log of %q:\n%s", cmd.Args, p.log)
 		}
 	})
 	return p

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -95,8 +96,8 @@ func TestReloadReplacesTargets(t *testing.T) {
 
 		g.mustReload(strings.Replace(yaml, `{name: a, url: "http://a:8000"}`, `{name: c, url: "http://c:8000"}`, 1))
 		after := g.scrape()
-		if left := after.of(`target="a"`); len(left) != 0 {
-			t.Errorf("series of a removed target are left: %q", left)
+		if series := after.of(`target="a"`); len(series) != 0 {
+			t.Errorf("series of a removed target are left: %q", series)
 		}
 		if diff := changes(forTarget(before, "b"), forTarget(after, "b")); diff != nil {
 			t.Errorf("a reload changed an unchanged target: %q", diff)
@@ -106,19 +107,22 @@ func TestReloadReplacesTargets(t *testing.T) {
 		after.want(t, `llm_probe_request_failures_total{reason="connect",target="c",workload="w"}`, 0)
 		after.want(t, `llm_prober_config_last_reload_successful`, 1)
 
-		synctest.Wait()
-		time.Sleep(time.Second)
-		if running := a.Engine().Stats().Running; running != 0 || aInFlight == 0 {
-			t.Errorf("the removed target had %v probes in flight before and has %d now, want some and none", aInFlight, running)
+		time.Sleep(100 * time.Millisecond)
+		left := a.Engine().Stats()
+		if left.Running != 0 || left.GenerationTokens%200 == 0 || aInFlight == 0 {
+			t.Errorf("the removed target had %v probes in flight; its server has %d requests and made %d tokens, want none and no whole answers", aInFlight, left.Running, left.GenerationTokens)
 		}
-		time.Sleep(2500 * time.Millisecond)
+		time.Sleep(3400 * time.Millisecond)
 		later := g.scrape()
 		later.want(t, probes("requests_total", "b"), before[probes("requests_total", "b")]+1)
 		later.want(t, probes("time_to_first_token_seconds_count", "b"), before[probes("time_to_first_token_seconds_count", "b")]+1)
 
 		time.Sleep(30 * time.Second)
-		if left := g.scrape().of(`target="a"`); len(left) != 0 {
-			t.Errorf("series of a removed target came back: %q", left)
+		if series := g.scrape().of(`target="a"`); len(series) != 0 {
+			t.Errorf("series of a removed target came back: %q", series)
+		}
+		if made := a.Engine().Stats().GenerationTokens; made != left.GenerationTokens {
+			t.Errorf("the removed target is still probed: %d tokens became %d", left.GenerationTokens, made)
 		}
 		g.scrape().want(t, probes("up", "c"), 1)
 	})
@@ -418,6 +422,36 @@ func TestBeforeTheFirstProbeEnds(t *testing.T) {
 		s = g.scrape()
 		s.want(t, `llm_probe_request_failures_total{reason="timeout",target="late",workload="w"}`, 0)
 		s.want(t, probes("up", "late"), absent)
+	})
+}
+
+// Case e13: what is kept of probes is bounded.
+func TestMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{}
+		serve(t, n, "a:8000", vllmsim.Config{Engine: vllmsim.Model{RunningCap: 4, TokenBudget: 8192, KVTokens: 1 << 16, Base: time.Millisecond}})
+		g := startRig(t, n, `
+global: {interval: 2s, timeout: 5s, stall_timeout: 5s, warmup: 0}
+workloads: [{name: w, prompt_tokens: 32, output_tokens: 8}]
+targets: [{name: a, url: "http://a:8000", metrics_url: ""}]
+`)
+		heap := func() (bytes uint64, series int) {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc, len(g.scrape())
+		}
+		time.Sleep(70 * time.Minute) // the page shows an hour
+		before, seriesBefore := heap()
+		time.Sleep(210 * time.Minute)
+		after, seriesAfter := heap()
+		if ended := g.scrape()[probes("requests_total", "a")]; ended < 8390 {
+			t.Errorf("only %v probes ended", ended)
+		}
+		if after > before*6/5 || seriesAfter != seriesBefore {
+			t.Errorf("after 2,100 probes %d kB and %d series, after 8,400 %d kB and %d", before>>10, seriesBefore, after>>10, seriesAfter)
+		}
+		t.Logf("%d kB after 2,100 probes, %d kB after 8,400", before>>10, after>>10)
 	})
 }
 

@@ -190,7 +190,6 @@ func handleSignals(reload func()) <-chan struct{} {
 				reload()
 			case <-term:
 				signal.Stop(term)
-				signal.Reset(syscall.SIGTERM, syscall.SIGINT)
 				close(ended)
 				return
 			}

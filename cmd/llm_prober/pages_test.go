@@ -15,8 +15,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -260,6 +262,37 @@ basic_auth_users: {ali: $2a$04$HdjEknQUuzkjHn0E9eKFxObQ8f9lwWX4P70/9o8apqVgXpxFV
 		if resp.StatusCode != c.status || strings.Contains(body, "llm_probe_requests_total") != (c.status == 200) {
 			t.Errorf("%s:%s gets %s", c.user, c.password, resp.Status)
 		}
+	}
+}
+
+// A socket that systemd has opened is taken over.
+func TestSystemdSocket(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("systemd is on Linux")
+	}
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	socket, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	// The shell becomes the daemon, so its process id is the one that systemd would have told.
+	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"`, path, "--target.url=http://127.0.0.1:1", "--web.systemd-socket")
+	cmd.ExtraFiles = []*os.File{socket}
+	p := launch(t, cmd)
+	p.url = "http://" + l.Addr().String()
+	p.until("it listens", func() bool { return strings.Contains(p.log.String(), "address="+l.Addr().String()) })
+	if got := p.get("/-/healthy"); got != "llm_prober is healthy.\n" {
+		t.Errorf("/-/healthy: %q", got)
 	}
 }
 

@@ -1,0 +1,200 @@
+// Package page looks at the status page with a real browser: it loads without a word on the console, shows what
+// fails first, and the time line of a probe opens. The tests need Chromium (Debian's package of that name); without
+// it they are skipped, unless LLM_PROBER_REQUIRE_CHROMIUM says that it must be there.
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// keep is a folder for the screenshots; they are thrown away if it is empty.
+var keep = os.Getenv("LLM_PROBER_SCREENSHOTS")
+
+func TestPage(t *testing.T) {
+	browser := findBrowser(t)
+	base := startProber(t)
+
+	t.Run("what fails comes first", func(t *testing.T) {
+		dom := browser.load(t, base+"/")
+		failing, fine := strings.Index(dom, `>gone</a>`), strings.Index(dom, `>demo</a>`)
+		if failing < 0 || fine < 0 || failing > fine {
+			t.Errorf("the failing target stands at %d, the one that is well at %d", failing, fine)
+		}
+		for _, text := range []string{"connection refused", "Why it fails", "First token", "of the budget left"} {
+			if !strings.Contains(dom, text) {
+				t.Errorf("the page does not say %q", text)
+			}
+		}
+	})
+	t.Run("a time line opens", func(t *testing.T) {
+		link := regexp.MustCompile(`href="(probe\?target=demo&amp;id=[^"]+)" title`).FindStringSubmatch(browser.load(t, base+"/?target=demo"))
+		if link == nil {
+			t.Fatal("no link to a probe")
+		}
+		address := base + "/" + strings.ReplaceAll(link[1], "&amp;", "&")
+		dom := browser.load(t, address)
+		for _, text := range []string{"<svg", "first token", "queue", "prefill"} {
+			if !strings.Contains(strings.ToLower(dom), text) {
+				t.Errorf("the time line does not show %q", text)
+			}
+		}
+		browser.shoot(t, address, "probe.png", "1280,900")
+	})
+	t.Run("pictures", func(t *testing.T) {
+		browser.shoot(t, base+"/", "status-failing.png", "1280,1300")
+		browser.shoot(t, base+"/?target=demo", "status-phone.png", "390,1400")
+		browser.shoot(t, base+"/?target=demo", "status-dark.png", "1280,900", "--blink-settings=preferredColorScheme=0")
+	})
+}
+
+// startProber starts a prober of the demo's server and of one that is not there, and waits for results of both.
+func startProber(t *testing.T) (base string) {
+	t.Helper()
+	folder := t.TempDir()
+	binary := filepath.Join(folder, "llm_prober")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/llm_prober")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the prober: %v\n%s", err, out)
+	}
+	own, sim, gone := freeAddress(t), freeAddress(t), freeAddress(t)
+	run(t, binary, "--demo", "--demo.address="+sim, "--web.listen-address="+freeAddress(t))
+	config := filepath.Join(folder, "llm_prober.yml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, `
+global: {interval: 500ms, warmup: 1}
+targets:
+  - {name: demo, url: "http://%s"}
+  - {name: gone, url: "http://%s"}
+`, sim, gone), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, binary, "--config.file="+config, "--web.listen-address="+own)
+	base = "http://" + own
+	waitFor(t, base+"/api/v1/targets", `"budget_left_ratio"`)
+	waitFor(t, base+"/api/v1/targets", `"ttft_seconds"`)
+	waitFor(t, base+"/api/v1/results?target=gone", `"reason":"connect"`)
+	return base
+}
+
+// run starts a command that ends with the test.
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+}
+
+// waitFor asks until the answer, with its blanks left out, contains a text.
+func waitFor(t *testing.T, address, text string) {
+	t.Helper()
+	var last string
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		resp, err := http.Get(address)
+		if err != nil {
+			last = err.Error()
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		var any json.RawMessage
+		if err == nil && json.Unmarshal(body, &any) == nil {
+			last = strings.ReplaceAll(string(body), `": `, `":`)
+			if strings.Contains(last, text) {
+				return
+			}
+		}
+	}
+	t.Fatalf("%s never said %s; last: %.500s", address, text, last)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// browser is a headless Chromium.
+type browser struct{ path string }
+
+func findBrowser(t *testing.T) browser {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return browser{path}
+		}
+	}
+	if os.Getenv("LLM_PROBER_REQUIRE_CHROMIUM") != "" {
+		t.Fatal("there is no Chromium")
+	}
+	t.Skip("there is no Chromium")
+	return browser{}
+}
+
+// command starts Chromium without anything that would call home.
+func (b browser) command(ctx context.Context, profile string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, b.path, append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--user-data-dir=" + profile,
+	}, args...)...)
+}
+
+// load returns the document as scripts left it. A line on the console fails the test.
+func (b browser) load(t *testing.T, address string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var log strings.Builder
+	cmd := b.command(ctx, t.TempDir(), "--enable-logging=stderr", "--dump-dom", address)
+	cmd.Stderr = &log
+	dom, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", address, err, log.String())
+	}
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "CONSOLE") {
+			t.Errorf("%s: on the console: %s", address, line)
+		}
+	}
+	return string(dom)
+}
+
+// shoot takes a screenshot, and keeps it where that is asked for.
+func (b browser) shoot(t *testing.T, address, name, size string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	folder := keep
+	if folder == "" {
+		folder = t.TempDir()
+	}
+	file := filepath.Join(folder, name)
+	out, err := b.command(ctx, t.TempDir(), append(args, "--screenshot="+file, "--window-size="+size, address)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", address, err, out)
+	}
+	if info, err := os.Stat(file); err != nil || info.Size() < 10_000 {
+		t.Errorf("%s: no picture: %v", address, err)
+	}
+}

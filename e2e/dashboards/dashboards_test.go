@@ -28,6 +28,7 @@ func empty() map[string]string {
 // TestDashboards plays two minutes of a server's life in front of a real Prometheus and wants an answer from every
 // query of every dashboard: with native histograms alone, and with classic ones alone.
 func TestDashboards(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	from := time.Now()
 	s.play(t)
@@ -271,7 +272,8 @@ func testMeaning(t *testing.T, p Prometheus, all []Dashboard, at time.Time) {
 }
 
 // testParts: queue, prefill and the rest are the mean TTFT, and no target has its parts from two sources. The server's
-// own means are of all its requests, so that they can be above the probes' mean, and then the rest is 0.
+// own means are of all its requests, so that they can be above the probes' mean, and then the rest is 0. A probe that ends during a scrape may be in one
+// histogram and not yet in the other, hence the tolerance.
 func testParts(t *testing.T, p Prometheus, all []Dashboard, at time.Time) {
 	sums, rest := map[string]float64{}, map[string]float64{}
 	for _, ref := range []string{"A", "B", "C", "D", "E", "F"} {
@@ -301,7 +303,7 @@ func testParts(t *testing.T, p Prometheus, all []Dashboard, at time.Time) {
 		if target == "plain" && rest[target] == 0 {
 			want = max(want, sum)
 		}
-		if !ok || math.Abs(sum-want) > 0.01*want {
+		if !ok || math.Abs(sum-want) > 0.05*want {
 			t.Errorf("%s: the parts add up to %v, the mean TTFT is %v", target, sum, want)
 		}
 	}

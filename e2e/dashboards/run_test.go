@@ -102,13 +102,26 @@ func newStage(t *testing.T) *stage {
 	t.Cleanup(full.Close)
 	t.Cleanup(plain.Close)
 
-	folder, address := t.TempDir(), freeAddress(t)
-	write(t, filepath.Join(folder, "llm_prober.yml"), fmt.Sprintf(proberConfig, full.URL, plain.URL))
-	start(t, folder, build(t, folder), "--config.file=llm_prober.yml", "--web.listen-address="+address)
+	address := startProber(t, fmt.Sprintf(proberConfig, full.URL, plain.URL))
 	s.page = "http://" + address + "/metrics"
-	until(t, s.page)
 	s.native, s.classic = startPrometheus(t, address, true), startPrometheus(t, address, false)
 	return s
+}
+
+// observed is a Prometheus that scrapes a prober with this configuration.
+func observed(t *testing.T, config string) Prometheus {
+	t.Helper()
+	return startPrometheus(t, startProber(t, config), true)
+}
+
+// startProber runs the daemon and returns its address.
+func startProber(t *testing.T, config string) string {
+	t.Helper()
+	folder, address := t.TempDir(), freeAddress(t)
+	write(t, filepath.Join(folder, "llm_prober.yml"), config)
+	start(t, folder, build(t, folder), "--config.file=llm_prober.yml", "--web.listen-address="+address)
+	until(t, "http://"+address+"/metrics")
+	return address
 }
 
 // build compiles the daemon as it is in the checkout.

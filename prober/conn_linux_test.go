@@ -220,6 +220,16 @@ func held(t *testing.T, wrap func(func(net.Conn)) func(net.Conn), change func(*T
 	return g.once(t)
 }
 
+// punctual repeats a probe that was read too late: on a busy machine that may happen to any.
+func punctual(probe func() *Result) (res *Result) {
+	for range 5 {
+		if res = probe(); !res.Suspect.Has(SuspectReaderLate) {
+			break
+		}
+	}
+	return res
+}
+
 const finish = "{FIN:length}{USAGE:512,128}{DONE}"
 
 // What waits unread in one piece may have come at several times: nobody knows when, and the prober says so. What
@@ -238,7 +248,11 @@ func TestLateReader(t *testing.T) {
 		{"a write of many reads", []string{big}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			res := held(t, nil, nil, c.writes...)
+			probe := func() *Result { return held(t, nil, nil, c.writes...) }
+			if !c.late {
+				probe = func() *Result { return punctual(func() *Result { return held(t, nil, nil, c.writes...) }) }
+			}
+			res := probe()
 			if got := res.Suspect.Has(SuspectReaderLate); !res.OK() || got != c.late {
 				t.Errorf("%s (%v): late %v, want %v", outcome(res), res.Err, got, c.late)
 			}
@@ -265,22 +279,25 @@ func TestPunctualReader(t *testing.T) {
 		"one write of all":       {"{C:a}{C:b}{C:c}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := make(chan struct{}, 100)
-			address := serveTCP(t, llm(func(conn net.Conn, _ sentRequest) {
-				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-				for _, text := range writes {
-					_, _ = io.WriteString(conn, expand(text))
-					for range strings.Count(text, "{C:") + strings.Count(text, "tent") {
-						<-seen
+			res := punctual(func() *Result {
+				seen := make(chan struct{}, 100)
+				address := serveTCP(t, llm(func(conn net.Conn, _ sentRequest) {
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+					for _, text := range writes {
+						_, _ = io.WriteString(conn, expand(text))
+						for range strings.Count(text, "{C:") + strings.Count(text, "tent") {
+							<-seen
+						}
+						<-time.After(2 * time.Millisecond)
 					}
-					<-time.After(2 * time.Millisecond)
-				}
-				_, _ = io.WriteString(conn, expand(finish))
-				_, _ = io.Copy(io.Discard, conn)
-			}))
-			g := newRig(t, nil, at("http", address))
-			g.rec.onToken = func() { seen <- struct{}{} }
-			if res := g.once(t); !res.OK() || res.Suspect.Has(SuspectReaderLate) || !res.KernelStamps {
+					_, _ = io.WriteString(conn, expand(finish))
+					_, _ = io.Copy(io.Discard, conn)
+				}))
+				g := newRig(t, nil, at("http", address))
+				g.rec.onToken = func() { seen <- struct{}{} }
+				return g.once(t)
+			})
+			if !res.OK() || res.Suspect.Has(SuspectReaderLate) || !res.KernelStamps {
 				t.Errorf("%s (%v), kernel stamps %v", outcome(res), res.Err, res.KernelStamps)
 			}
 		})
@@ -290,7 +307,7 @@ func TestPunctualReader(t *testing.T) {
 func TestKernelStampsUnderTLS(t *testing.T) {
 	cert, authority := certificate(t)
 	wrap := func(handle func(net.Conn)) func(net.Conn) { return overTLS(cert, handle) }
-	res := held(t, wrap, trusting(authority), "{C:b}"+finish)
+	res := punctual(func() *Result { return held(t, wrap, trusting(authority), "{C:b}"+finish) })
 	if !res.OK() || !res.KernelStamps || res.Suspect.Has(SuspectReaderLate) {
 		t.Errorf("%s (%v), kernel stamps %v", outcome(res), res.Err, res.KernelStamps)
 	}

@@ -41,7 +41,7 @@ func TestFailingProbesLeaveNothing(t *testing.T) {
 	}{
 		{refused.Addr().String(), ReasonConnect},
 		{serve("<<HANG>>HTTP/1.1 "), ReasonTimeout},
-		{serve("{ROLE}{C:a}<<HANG>>"), ReasonStalled},
+		{serve("{ROLE}{C:a}<<HANG>>"), ReasonTimeout},
 		{serve(jsonAnswer(500, `{"error":{"message":"<30000 x a>"}}`)), ReasonHTTPStatus},
 		{serve("{ROLE}{C:a}<<CUT>>"), ReasonTruncated},
 		{serve("{ROLE}{C:a}<<RST>>"), ReasonConnReset},
@@ -49,8 +49,8 @@ func TestFailingProbesLeaveNothing(t *testing.T) {
 	var rigs []*rig
 	for _, k := range kinds {
 		rigs = append(rigs, newRig(t, nil, at("http", k.address, func(t *Target) {
-			if k.want == ReasonTimeout || k.want == ReasonStalled {
-				t.Plans[0].Timeout, t.Plans[0].StallTimeout = 50*time.Millisecond, 20*time.Millisecond
+			if k.want == ReasonTimeout {
+				t.Plans[0].Timeout = 50 * time.Millisecond
 			}
 		})))
 	}
@@ -59,16 +59,13 @@ func TestFailingProbesLeaveNothing(t *testing.T) {
 	}
 	files, goroutines := openFiles(t), goleak.IgnoreCurrent()
 	var wg sync.WaitGroup
-	var others atomic.Int32
 	next := make(chan int)
 	for range 20 {
 		wg.Go(func() {
 			for i := range next {
 				res, err := rigs[i%len(rigs)].Once(t.Context(), "w")
-				if err != nil || res.OK() || res.Abandoned {
-					t.Errorf("%v %v", res, err)
-				} else if res.Reason != kinds[i%len(rigs)].want {
-					others.Add(1) // on a busy machine 50 ms are over before the request is sent
+				if err != nil || res.Reason != kinds[i%len(rigs)].want {
+					t.Errorf("%v (%v), want %s", res, err, kinds[i%len(rigs)].want)
 				}
 			}
 		})
@@ -78,15 +75,12 @@ func TestFailingProbesLeaveNothing(t *testing.T) {
 	}
 	close(next)
 	wg.Wait()
-	if int(others.Load()) > probes/10 {
-		t.Errorf("%d of %d probes failed for another reason than theirs", others.Load(), probes)
-	}
 	settled := false
 	for range 100 {
 		if settled = accepted.Load() == left.Load() && openFiles(t) <= files; settled {
 			break
 		}
-		<-time.After(20 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 	}
 	if !settled {
 		t.Errorf("the server has accepted %d connections and seen %d end; %d files are open, %d before", accepted.Load(), left.Load(), openFiles(t), files)

@@ -117,8 +117,8 @@ var reasonScenes = []struct {
 		}}
 	}, "no end after 60ms"},
 	{ReasonTimeout, "tokens for ever", replies(script("{ROLE}"+strings.Repeat("{C:a}<<+10ms>>", 100)), impatient), "no end after 60ms"},
-	{ReasonStalled, "silence after a token", replies("{ROLE}{C:a}<<HANG>>", impatient), "no token"},
-	{ReasonStalled, "comments after a token", replies(script("{ROLE}{C:a}"+strings.Repeat("<<+5ms>>: still here\n\n", 100)), impatient), "no token"},
+	{ReasonStalled, "silence after a token", replies("{ROLE}{C:a}<<HANG>>", restless), "no token"},
+	{ReasonStalled, "comments after a token", replies(script("{ROLE}{C:a}"+strings.Repeat("<<+5ms>>: still here\n\n", 100)), restless), "no token"},
 	{ReasonTruncated, "closed in mid body", replies("{ROLE}{C:a}<<CUT>>"), "unexpected EOF"},
 	{ReasonTruncated, "an end without a terminal signal", replies("{ROLE}{C:a}"), "without finish_reason or [DONE]"},
 	{ReasonTruncated, "closed before the headers", replies("<<CUT>>HTTP/1.1 "), "EOF"},
@@ -203,7 +203,7 @@ var suspectScenes = []struct {
 	{"usage_mismatch", "usage says 0", replies("{ROLE}{C:a}{FIN:length}{USAGE:512,0}{DONE}")},
 	{"no_done", "a clean end", replies("{ROLE}{C:a}{FIN:length}{USAGE:512,128}")},
 	{"no_done", "a reset after the last token", replies("{ROLE}{C:a}{FIN:length}<<+20ms>><<RST>>")},
-	{"no_done", "silence after the last token", replies("{ROLE}{C:a}{FIN:length}<<HANG>>", func(t *Target) { t.Plans[0].StallTimeout = 30 * time.Millisecond })},
+	{"no_done", "silence after the last token", replies("{ROLE}{C:a}{FIN:length}<<HANG>>", restless)},
 	{"content_type", "text/plain", replies("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n{ROLE}{C:a}{FIN:length}{USAGE:512,128}{DONE}")},
 	{"content_type", "none", replies("HTTP/1.1 200 OK\r\n\r\n: hello\n\n{ROLE}{C:a}{FIN:length}{USAGE:512,128}{DONE}")},
 	{"field_refused", "cache_salt", func(t *testing.T) scene {

@@ -89,10 +89,11 @@ func at(scheme, address string, change ...func(*Target)) Target {
 	return t
 }
 
-// impatient gives a probe 60 ms in all, and lets it be silent for half as long.
-func impatient(t *Target) {
-	t.Plans[0].Timeout, t.Plans[0].StallTimeout = 60*time.Millisecond, 30*time.Millisecond
-}
+// impatient gives a probe 60 ms in all.
+func impatient(t *Target) { t.Plans[0].Timeout = 60 * time.Millisecond }
+
+// restless lets a stream be silent for 30 ms.
+func restless(t *Target) { t.Plans[0].StallTimeout = 30 * time.Millisecond }
 
 // certificate is a server's certificate for 127.0.0.1, and the authority that a client must trust.
 func certificate(t testing.TB) (server tls.Certificate, authority string) {

@@ -1,0 +1,306 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/llm-prober/llm_prober/internal/recording"
+)
+
+const (
+	scaleInterval = 15 * time.Second
+	scaleTokens   = 128
+	scaleScrapes  = 5 // of each format
+)
+
+// scale runs the daemon with many targets.
+func scale(o options) (string, error) {
+	dir, err := os.MkdirTemp("", "llm_prober-bench")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "llm_prober")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/llm_prober")
+	build.Dir = o.root
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the daemon: %w\n%s", err, out)
+	}
+	page, err := metricsPage(dir)
+	if err != nil {
+		return "", err
+	}
+	var t table
+	t.header("targets", "probes/s", "failed", "CPU, s per minute", "RSS / peak, MB", "start delay p99, ms", "`reader_late`", "relay failures",
+		"scrape as text", "scrape as protobuf")
+	for _, n := range o.targets {
+		cells, err := scaleRun(dir, binary, page, n, o.minute)
+		if err != nil {
+			return "", fmt.Errorf("%d targets: %w", n, err)
+		}
+		t.row(cells...)
+	}
+	return t.String(), nil
+}
+
+// metricsPage writes the page of a real vLLM that the mock serves at /metrics.
+func metricsPage(dir string) (string, error) {
+	r, err := recording.Load("metrics-after")
+	if err != nil {
+		return "", err
+	}
+	body, err := r.Body()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "metrics")
+	return file, os.WriteFile(file, []byte(body), 0o644)
+}
+
+// scaleRun watches one daemon.
+func scaleRun(dir, binary, page string, targets int, watch time.Duration) ([]string, error) {
+	server, err := startChild("server", serverCPU, serverConfig{First: paceFirst, Every: paceEvery, Tokens: scaleTokens, Usage: true, Page: page})
+	if err != nil {
+		return nil, err
+	}
+	defer server.kill()
+	config := filepath.Join(dir, "config.yml")
+	if err := os.WriteFile(config, scaleConfig(server.said, targets), 0o644); err != nil {
+		return nil, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	d := exec.Command(binary, "--config.file="+config, "--web.listen-address="+address, "--log.level=error")
+	d.Stderr = os.Stderr
+	if err := startOn(d, clientCPU); err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = d.Process.Signal(syscall.SIGTERM)
+		_ = d.Wait()
+	}()
+	url := "http://" + address + "/metrics"
+	// Each target has probed once by then: the first probes ask the server how it counts tokens.
+	time.Sleep(scaleInterval + 5*time.Second)
+	before, err := readProcess(d.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	first, err := scrape(url, acceptText)
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(watch)
+	after, err := readProcess(d.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	text, protobuf := []scraped{}, []scraped{}
+	for range scaleScrapes {
+		for _, s := range []struct {
+			accept string
+			to     *[]scraped
+		}{{acceptText, &text}, {acceptProtobuf, &protobuf}} {
+			one, err := scrape(url, s.accept)
+			if err != nil {
+				return nil, err
+			}
+			*s.to = append(*s.to, one)
+			time.Sleep(time.Second)
+		}
+	}
+	end, err := readProcess(d.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	last := text[0]
+	probes := last.sum("llm_probe_requests_total") - first.sum("llm_probe_requests_total")
+	return []string{
+		fmt.Sprint(targets),
+		fmt.Sprintf("%.1f", probes/watch.Seconds()),
+		fmt.Sprintf("%.0f", last.sum("llm_probe_request_failures_total")+last.sum("llm_probe_missed_total")),
+		fmt.Sprintf("%.1f", (after.cpu-before.cpu).Seconds()*60/watch.Seconds()),
+		fmt.Sprintf("%.0f / %.0f", after.rss, end.peak),
+		fmt.Sprintf("%.2f", 1000*last.quantile("llm_probe_start_delay_seconds", 0.99)),
+		fmt.Sprintf("%.1f %%", 100*last.sum(`llm_probe_suspect_total{reason="reader_late"`)/last.sum("llm_probe_requests_total")),
+		fmt.Sprintf("%.0f", last.sum("llm_server_scrape_failures_total")),
+		describe(text), describe(protobuf),
+	}, nil
+}
+
+// scaleConfig is a configuration with many targets, all of them one server under different paths.
+func scaleConfig(url string, targets int) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "global: {interval: %s, warmup: 0}\nworkloads:\n  - {name: chat-%d-%d, prompt_tokens: %d, output_tokens: %d}\ntargets:\n",
+		scaleInterval, promptTokens, scaleTokens, promptTokens, scaleTokens)
+	for i := range targets {
+		fmt.Fprintf(&b, "  - {name: target-%04d, url: %s/%04d, model: %s, labels: {site: ams, gpu: a10}}\n", i, url, i, modelName)
+	}
+	return []byte(b.String())
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// process is what the kernel says about a process.
+type process struct {
+	cpu       time.Duration
+	rss, peak float64 // MB
+}
+
+func readProcess(pid int) (p process, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return p, err
+	}
+	_, after, _ := strings.Cut(string(stat), ") ") // the name may hold blanks
+	fields := strings.Fields(after)
+	for _, i := range []int{11, 12} { // utime, stime
+		ticks, err := strconv.Atoi(fields[i])
+		if err != nil {
+			return p, err
+		}
+		p.cpu += time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100 on every Linux
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return p, err
+	}
+	for line := range strings.Lines(string(status)) {
+		var kb float64
+		switch {
+		case strings.HasPrefix(line, "VmRSS:"):
+			_, err = fmt.Sscanf(line, "VmRSS: %f kB", &kb)
+			p.rss = kb / 1000
+		case strings.HasPrefix(line, "VmHWM:"):
+			_, err = fmt.Sscanf(line, "VmHWM: %f kB", &kb)
+			p.peak = kb / 1000
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+const (
+	acceptText     = "text/plain;version=0.0.4"
+	acceptProtobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+)
+
+// scraped is one scrape.
+type scraped struct {
+	took time.Duration
+	size int
+	body []byte
+}
+
+func scrape(url, accept string) (s scraped, err error) {
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return s, err
+	}
+	req.Header.Set("Accept", accept)
+	client := http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
+	start := time.Now()
+	resp, err := client.Do(req)
+	if err != nil {
+		return s, err
+	}
+	defer resp.Body.Close()
+	s.body, err = io.ReadAll(resp.Body)
+	s.took, s.size = time.Since(start), len(s.body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(resp.Status)
+	}
+	return s, err
+}
+
+func describe(scrapes []scraped) string {
+	var took, size []float64
+	for _, s := range scrapes {
+		took, size = append(took, s.took.Seconds()), append(size, float64(s.size)/1e6)
+	}
+	return fmt.Sprintf("%.2f s, %.2f MB", median(took), median(size))
+}
+
+// each calls visit for every sample of a text page whose line begins with a prefix and goes on as a name ends.
+func (s scraped) each(prefix string, visit func(line string, value float64)) {
+	lines := bufio.NewScanner(strings.NewReader(string(s.body)))
+	for lines.Scan() {
+		line := lines.Text()
+		rest, ok := strings.CutPrefix(line, prefix)
+		if !ok || rest != "" && !strings.Contains("{ ,", rest[:1]) {
+			continue
+		}
+		if value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64); err == nil {
+			visit(line, value)
+		}
+	}
+}
+
+// sum adds up the samples of a name; behind a brace, those that have a label.
+func (s scraped) sum(name string) (sum float64) {
+	name, label, _ := strings.Cut(name, "{")
+	s.each(name, func(line string, value float64) {
+		if strings.Contains(line, label) {
+			sum += value
+		}
+	})
+	return sum
+}
+
+// quantile is that of all histograms of a name together, interpolated as histogram_quantile does.
+func (s scraped) quantile(name string, q float64) float64 {
+	counts := map[float64]float64{}
+	s.each(name+"_bucket", func(line string, value float64) {
+		_, le, _ := strings.Cut(line, `le="`)
+		le, _, _ = strings.Cut(le, `"`)
+		if bound, err := strconv.ParseFloat(le, 64); err == nil {
+			counts[bound] += value
+		}
+	})
+	bounds := make([]float64, 0, len(counts))
+	for bound := range counts {
+		bounds = append(bounds, bound)
+	}
+	slices.Sort(bounds)
+	if len(bounds) == 0 {
+		return math.NaN()
+	}
+	rank := q * counts[bounds[len(bounds)-1]]
+	lower, below := 0.0, 0.0
+	for _, bound := range bounds {
+		if counts[bound] >= rank {
+			if math.IsInf(bound, 1) {
+				return lower
+			}
+			return lower + (bound-lower)*(rank-below)/(counts[bound]-below)
+		}
+		lower, below = bound, counts[bound]
+	}
+	return math.NaN()
+}

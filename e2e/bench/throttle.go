@@ -1,0 +1,112 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// throttleCase is one way to starve the prober.
+type throttleCase struct {
+	name      string
+	share     float64 // of one processor
+	neighbour bool    // a process in the same control group that uses up all it gets
+	streams   int     // at once
+	every     time.Duration
+	tokens    int
+	trail     time.Duration // between the last token and usage
+	event     int           // bytes; 0: about 330
+	segment   int           // bytes; 0: those of the loopback
+}
+
+func throttleCases() []throttleCase {
+	const ms = time.Millisecond
+	return []throttleCase{
+		{name: "not throttled", share: 1, streams: 50, every: 10 * ms, tokens: 100},
+		{name: "throttled", share: 0.1, streams: 50, every: 10 * ms, tokens: 100},
+		{name: "with a busy neighbour", share: 0.1, neighbour: true, streams: 20, every: 20 * ms, tokens: 50},
+		{name: "a token every 230 ms", share: 0.1, neighbour: true, streams: 50, every: 230 * ms, tokens: 8},
+		{name: "one token", share: 0.1, neighbour: true, streams: 5, every: 10 * ms, tokens: 1},
+		{name: "usage 20 ms after the last token", share: 0.1, neighbour: true, streams: 50, every: 130 * ms, tokens: 8, trail: 20 * ms},
+		{name: "events of 800 bytes, segments of 1,448", share: 0.1, neighbour: true, streams: 50, every: 90 * ms, tokens: 10, event: 800, segment: 1448},
+		{name: "events of 6,000 bytes", share: 0.1, neighbour: true, streams: 50, every: 90 * ms, tokens: 10, event: 6000},
+	}
+}
+
+// throttle starves the prober and looks for wrong samples among those that it records.
+func throttle(o options) (string, error) {
+	var t table
+	t.header("case", "streams, ITL", "share of a core", "periods throttled", "probes", "`reader_late`", "samples recorded", "wrong by over 2 ms",
+		"worst TTFT error, ms", "worst ITL error, ms", "wrong ones withheld")
+	for _, c := range throttleCases() {
+		var all comparison
+		throttled, periods := 0, 0
+		for range o.runs {
+			one, stat, err := c.run()
+			if err != nil {
+				return "", err
+			}
+			all.probes += one.probes
+			all.late += one.late
+			all.samples += one.samples
+			all.hidden += one.hidden
+			all.ttftErrors = append(all.ttftErrors, one.ttftErrors...)
+			all.gapErrors = append(all.gapErrors, one.gapErrors...)
+			throttled += stat.throttled
+			periods += stat.periods
+		}
+		t.row(c.name, fmt.Sprintf("%d, %v", c.streams, c.every), fmt.Sprintf("%.0f %%", 100*c.share), fmt.Sprintf("%d of %d", throttled, periods), fmt.Sprint(all.probes),
+			fmt.Sprintf("%.1f %%", 100*float64(all.late)/float64(all.probes)), fmt.Sprint(all.samples),
+			fmt.Sprint(wrongOf(all.ttftErrors)+wrongOf(all.gapErrors)), fmt.Sprintf("%.2f", worst(all.ttftErrors)),
+			fmt.Sprintf("%.2f", worst(all.gapErrors)), fmt.Sprint(all.hidden))
+	}
+	return t.String(), nil
+}
+
+// run starves one client.
+func (c throttleCase) run() (comparison, cpuStat, error) {
+	group, err := newCPUGroup(c.share)
+	if err != nil {
+		return comparison{}, cpuStat{}, err
+	}
+	defer group.remove()
+	if c.neighbour {
+		n, err := startChild("neighbour", clientCPU, nil)
+		if err != nil {
+			return comparison{}, cpuStat{}, err
+		}
+		defer n.kill()
+		if err := group.add(n.command.Process.Pid); err != nil {
+			return comparison{}, cpuStat{}, err
+		}
+	}
+	length := paceFirst + time.Duration(c.tokens)*c.every + c.trail
+	stagger := length / time.Duration(c.streams)
+	server := serverConfig{First: paceFirst, Every: c.every, Trail: c.trail, Tokens: c.tokens, Usage: true, Record: true, Event: c.event}
+	client := clientConfig{
+		Streams: int(5 * time.Second / stagger), Rounds: 1, Stagger: stagger, Tokens: c.tokens, Kernel: true, Segment: c.segment,
+	}
+	ledger, result, err := exchange(server, "prober", client, group.add)
+	if err != nil {
+		return comparison{}, cpuStat{}, err
+	}
+	stat, err := group.stat()
+	if err != nil {
+		return comparison{}, cpuStat{}, err
+	}
+	compared, err := compareWith(ledger, result)
+	return compared, stat, err
+}
+
+// neighbourRole uses all of the processor that it is given, until its parent has gone or kills it.
+func neighbourRole(_ json.RawMessage, ready func(string)) (any, error) {
+	go func() {
+		for {
+			_ = time.Now()
+		}
+	}()
+	ready("")
+	return nil, nil
+}

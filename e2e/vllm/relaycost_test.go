@@ -52,7 +52,7 @@ func TestRelayCost(t *testing.T) {
 		fmt.Fprintf(w, "|\t%s\t| %.3f ms\t| %.3f ms\t| %.3f ms\t| %.0f\t| %+.1f %%\t|\n", relay, r.mean*1e3, r.median*1e3, r.p99*1e3, r.rate, 100*(r.mean/off.mean-1))
 	}
 	w.Flush()
-	t.Logf("%d streams, medians of %d rounds each, %s\n%s", streams, rounds, loadAverage(), table.String())
+	t.Logf("%d streams, medians of %d rounds each, load %v\n%s", streams, rounds, loadAverages(t), table.String())
 	if cost := medianRound(measured["1s"]).mean/off.mean - 1; cost > 0.05 {
 		t.Errorf("a relay of 1s makes the mean gap %.1f %% longer, want at most 5 %%: the default is too short", 100*cost)
 	}

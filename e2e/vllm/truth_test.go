@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -157,8 +159,8 @@ func checkShape(t *testing.T, probes, server growth, window time.Duration) {
 	if suspect := probes.of("llm_probe_suspect_total"); suspect != late {
 		t.Errorf("%v suspect probes, %v of them reader_late, want no other", suspect, late)
 	}
-	// A prober that does not get the processor says so, and records nothing wrong. On two idle cores it does.
-	if late > 0.02*n {
+	// A prober that does not get the processor says so, and records nothing wrong. Otherwise it has no excuse.
+	if late > 0.02*n && !overloaded(t) {
 		t.Errorf("%v of %v probes were read late, want at most 2 %%", late, n)
 	}
 	t.Logf("%v probes, every prompt %d tokens, every answer %d; %v read late; %.2f tokens an event",
@@ -282,11 +284,15 @@ func compare(t *testing.T, ours, bench measured) {
 	row("ITL mean, the role chunk a token", measured.meanITL, benchWay, bench)
 	row("ITL mean, by the server", measured.serverITL, ours, bench)
 	w.Flush()
-	t.Logf("%d probes, %d requests of the benchmark, %s\n%s", len(ours.ttfts), len(bench.ttfts), loadAverage(), table.String())
+	t.Logf("%d probes, %d requests of the benchmark, load %v\n%s", len(ours.ttfts), len(bench.ttfts), loadAverages(t), table.String())
 
 	// The work was not the same where the server itself took longer; that is no difference of measurement.
 	ttftWork := float64(ours.serverTTFT()) / float64(bench.serverTTFT())
 	itlWork := float64(ours.serverITL()) / float64(bench.serverITL())
+	if overloaded(t) {
+		t.Log("the machine is overloaded: times of different minutes are not comparable")
+		return
+	}
 	agree := func(a, b time.Duration, work float64) bool {
 		ratio := float64(a) / float64(b)
 		return math.Abs(ratio-1) <= 0.05 || math.Abs(ratio/work-1) <= 0.05
@@ -307,11 +313,22 @@ func compare(t *testing.T, ours, bench measured) {
 	}
 }
 
-// loadAverage tells how busy the machine was.
-func loadAverage() string {
+// overloaded tells whether more wanted to run in the last minute than there are processors.
+func overloaded(t *testing.T) bool {
+	t.Helper()
+	load, err := strconv.ParseFloat(loadAverages(t)[0], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return load > float64(runtime.NumCPU())
+}
+
+// loadAverages are those of the last 1, 5 and 15 minutes.
+func loadAverages(t *testing.T) []string {
+	t.Helper()
 	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
-		return "load unknown"
+		t.Fatal(err)
 	}
-	return "load average " + strings.Join(strings.Fields(string(data))[:3], " ")
+	return strings.Fields(string(data))[:3]
 }

@@ -246,6 +246,7 @@ func TestLateReader(t *testing.T) {
 		{"all in one write", []string{"{C:b}{C:c}" + finish}, false},
 		{"one token, then what trails it 5 ms later", []string{"{C:b}", finish}, true},
 		{"a write of many reads", []string{big}, false},
+		{"tokens longer than the buffer", []string{"{C:<6000 x b>}", "{C:<6000 x c>}" + finish}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			probe := func() *Result { return held(t, nil, nil, c.writes...) }

@@ -1,0 +1,160 @@
+//go:build linux && (amd64 || arm64)
+
+package prober
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// The ways in which a prober that was not given the processor once took a time for one that it knew.
+
+// The processor may be lost between the system call and the look at the clock. What came meanwhile has a stamp
+// from before the read returned, as we see it, and the stamp is right.
+func TestNoteBelievesWhatCameBeforeTheReadReturned(t *testing.T) {
+	tried := time.Now()
+	conn := &stampedConn{tried: tried.Add(-time.Second)}
+	<-time.After(5 * time.Millisecond) // the first read was made, and then the processor was lost
+	conn.note(7, false, received{tried: tried, stamp: tried.Round(0)})
+	next := time.Now()
+	came := tried.Add(2 * time.Millisecond)
+	conn.note(7, false, received{tried: next, stamp: came.Round(0)})
+	a := conn.arrival
+	if !a.exact || a.at.Sub(came).Abs() > 100*time.Microsecond {
+		t.Errorf("came %v after the first read was made, taken as %v: %+v", came.Sub(tried), a.at.Sub(tried), a)
+	}
+	if span := a.at.Sub(tried); (a.span - span).Abs() > 100*time.Microsecond {
+		t.Errorf("what the read holds may have come over %v, want %v", a.span, span)
+	}
+}
+
+// A read that found nothing tells that what the next one returns came later.
+func TestNoteKnowsWhenNothingWasThere(t *testing.T) {
+	start := time.Now()
+	conn := &stampedConn{tried: start.Add(-time.Second)}
+	<-time.After(3 * time.Millisecond)
+	conn.note(7, false, received{tried: time.Now(), empty: start, stamp: start.Add(2 * time.Millisecond).Round(0)})
+	if a := conn.arrival; !a.exact || (a.span-2*time.Millisecond).Abs() > 100*time.Microsecond {
+		t.Errorf("%+v, want a span of 2 ms", a)
+	}
+}
+
+// Reads that fill their buffers are one batch with the read that follows.
+func TestNoteJoinsReadsThatFillTheirBuffers(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		name   string
+		filled bool
+		empty  time.Time
+		batch  int
+		bytes  int
+	}{
+		{"the read before took all", false, time.Time{}, 2, 3},
+		{"the read before filled its buffer", true, time.Time{}, 1, 10},
+		{"it did, but nothing was left", true, now, 2, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := &stampedConn{tried: now}
+			conn.note(7, c.filled, received{tried: now})
+			conn.note(3, false, received{tried: now, empty: c.empty})
+			if a := conn.arrival; a.batch != c.batch || a.bytes != c.bytes {
+				t.Errorf("batch %d of %d bytes, want %d of %d", a.batch, a.bytes, c.batch, c.bytes)
+			}
+		})
+	}
+}
+
+// readable waits until so many bytes can be read.
+func readable(t *testing.T, c *stampedConn, bytes int) {
+	t.Helper()
+	for range 1000 {
+		if s, ok := c.kernel.segments(); ok && s.waiting == bytes {
+			return
+		}
+		<-time.After(time.Millisecond)
+	}
+	t.Fatalf("%d bytes do not come", bytes)
+}
+
+// Segments that wait when they are counted are counted again with the batch that they are read with.
+func TestSegmentsThatWaitBelongToTheNextBatch(t *testing.T) {
+	turns := make(chan struct{})
+	c, _ := stampedPair(t, func(w *writer) {
+		for range turns {
+			w.write("hello")
+		}
+	})
+	defer close(turns)
+	buffer := make([]byte, 64)
+	turns <- struct{}{}
+	readable(t, c, 5)
+	if _, err := c.Read(buffer); err != nil {
+		t.Fatal(err)
+	}
+	turns <- struct{}{}
+	turns <- struct{}{}
+	readable(t, c, 10)
+	c.segmented() // too late: more has come
+	if n, err := c.Read(buffer); n != 10 || err != nil {
+		t.Fatalf("read %d bytes, %v", n, err)
+	}
+	if extra, _ := c.segmented(); extra < 1 {
+		t.Error("two segments in one read are taken for one")
+	}
+}
+
+// net/http closes a connection when it has read the end, and only then the last events are looked at.
+func TestSegmentsAreCountedAfterTheEnd(t *testing.T) {
+	c, _ := stampedPair(t, func(w *writer) {
+		w.write("hello")
+		<-time.After(2 * time.Millisecond)
+		w.write("hello")
+		_, _ = io.Copy(io.Discard, w.conn)
+	})
+	readable(t, c, 10)
+	if n, err := c.Read(make([]byte, 64)); n != 10 || err != nil {
+		t.Fatalf("read %d bytes, %v", n, err)
+	}
+	c.Close()
+	if extra, _ := c.segmented(); extra != 1 {
+		t.Errorf("%d segments beyond the first, want 1", extra)
+	}
+}
+
+// A request is doubted if the processor was lost after its start stamp.
+func TestRequestThatWasHeldBack(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		delay time.Duration // after the start stamp
+		late  bool
+	}{
+		{"sent at once", 0, false},
+		{"sent 3 ms later", 3 * time.Millisecond, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			address := serveTCP(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			s := newStampedConn(conn, func(time.Time) {
+				if c.delay > 0 {
+					<-time.After(c.delay)
+				}
+			})
+			s.armWrite()
+			if _, err := io.WriteString(s, "POST /"); err != nil {
+				t.Fatal(err)
+			}
+			if held := time.Duration(s.sending.Load()); held < c.delay {
+				t.Errorf("held back by %v, want at least %v", held, c.delay)
+			}
+			if late := newLateness(s).verdict(); late != c.late {
+				t.Errorf("late %v, want %v", late, c.late)
+			}
+		})
+	}
+}

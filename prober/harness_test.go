@@ -307,7 +307,7 @@ func checkInvariants(t *testing.T, r *Result) {
 		check(!r.FirstToken.IsZero() && !r.Sent.IsZero() && r.Status == 200, "a success has no token, no start or no status 200")
 		check(len(r.Gaps) == 0 || r.LastToken.After(r.FirstToken) || r.LastToken.Equal(r.FirstToken), "the last token came before the first")
 	}
-	check((r.Reason == "") == (r.Err == nil), "a reason without an error, or the other way round")
+	check(r.Abandoned || (r.Reason == "") == (r.Err == nil), "a reason without an error, or the other way round")
 	for _, gap := range r.Gaps {
 		check(gap >= 0, "a negative gap")
 	}

@@ -98,7 +98,8 @@ type Result struct {
 	// Reason is empty for a success. Err is its cause in words, without secrets and bounded in length.
 	Reason Reason
 	Err    error
-	// Abandoned: the prober gave the probe up (shutdown, target removed). Nobody's failure; counts nowhere.
+	// Abandoned: the prober gave the probe up (shutdown, target removed), or found that the server cannot run the
+	// workload (then Err says why) and did not send it. Nobody's failure; counts nowhere.
 	Abandoned bool
 	Suspect   Suspect
 

@@ -256,7 +256,7 @@ func (r *Runner) probe(ctx context.Context, l *lane, due time.Time, warm bool) *
 	case errors.Is(err, errAbandoned):
 		res.Abandoned = true
 	case errors.As(err, &unfit):
-		res.Abandoned = true
+		res.Abandoned, res.Err = true, err
 		tell := level.Error
 		if unfit.known {
 			tell = level.Debug

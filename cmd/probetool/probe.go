@@ -63,11 +63,10 @@ func (p *probe) run(ctx context.Context, stdout, stderr io.Writer) int {
 	target.HTTP.TLSConfig.InsecureSkipVerify = p.insecure
 	plan := &target.Plans[0]
 	plan.API, plan.Timeout = prober.API(p.api), p.timeout
-	allowed := level.AllowError() // what no result tells: that the workload cannot be sent to this server
+	logger := log.NewNopLogger()
 	if p.verbose {
-		allowed = level.AllowDebug()
+		logger = level.NewFilter(log.NewLogfmtLogger(stderr), level.AllowDebug())
 	}
-	logger := level.NewFilter(log.NewLogfmtLogger(stderr), allowed)
 	runner, err := prober.NewRunner(target, prober.Options{Logger: logger, UserAgent: "llm_prober/" + cmp.Or(version.Version, "devel")})
 	if err != nil {
 		fmt.Fprintln(stderr, err)
@@ -80,8 +79,6 @@ func (p *probe) run(ctx context.Context, stdout, stderr io.Writer) int {
 		return exitUsage
 	case ctx.Err() != nil:
 		return exitInterrupted
-	case res.Abandoned:
-		return exitFailed // it was not sent; the log has told why
 	}
 	if p.asJSON {
 		encoder := json.NewEncoder(stdout)

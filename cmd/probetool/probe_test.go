@@ -202,7 +202,7 @@ func TestProbeFails(t *testing.T) {
 	t.Run("too long for the model", func(t *testing.T) {
 		_, server := simulator(t, vllmsim.Config{})
 		code, stdout, stderr := outcome(t.Context(), "probe", server.url, "--prompt-tokens=5000")
-		if code != exitFailed || stdout != "" || !strings.Contains(stderr, `prompt_tokens 5000 and output_tokens 128 are 5128 together; model \"tiny\" takes at most 4096`) {
+		if code != exitFailed || stderr != "" || !strings.Contains(stdout, `NOT SENT: prompt_tokens 5000 and output_tokens 128 are 5128 together; model "tiny" takes at most 4096`) {
 			t.Errorf("it ended with %d and said %q, %q", code, stdout, stderr)
 		}
 	})

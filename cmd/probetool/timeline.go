@@ -117,6 +117,8 @@ func printVerdict(w io.Writer, r *prober.Result) {
 			known(r.PromptTokens), r.Workload.PromptTokens, known(r.CachedTokens), r.OutputTokens, r.Workload.OutputTokens, r.TokenSource)
 	}
 	switch {
+	case r.Abandoned:
+		fmt.Fprintf(w, "NOT SENT: %v\n", r.Err)
 	case !r.OK():
 		fmt.Fprintf(w, "FAILED (%s): %v\n", r.Reason, r.Err)
 		if r.Body != "" {

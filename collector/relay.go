@@ -270,7 +270,7 @@ func (r *Relay) readPage(answer relayAnswer) (*relayReading, error) {
 	}
 	reading, err := r.page.read(answer.body, answer.contentType, r.model())
 	if err != nil {
-		return nil, relayFail(relayParse, "reading the page (content type %.60q): %w", answer.contentType, err)
+		return nil, relayFail(relayParse, "reading the page (content type %q): %w", relayMediaType(answer.contentType), err)
 	}
 	r.metrics.dropped.Add(float64(reading.dropped))
 	return reading, nil
@@ -293,12 +293,22 @@ func (r *Relay) model() string { return cmp.Or(r.cfg.Model, r.identity.model) }
 
 // checkContentType warns of a page that is read although it is announced as something else: the body decides.
 func (r *Relay) checkContentType(contentType string) {
-	mediaType, _, _ := mime.ParseMediaType(contentType)
+	mediaType := relayMediaType(contentType)
 	if mediaType == "text/plain" || mediaType == "application/openmetrics-text" {
 		r.log.clear("content_type")
 		return
 	}
-	r.log.note("content_type", "the metrics page is announced as something else", "content_type", fmt.Sprintf("%.60q", contentType))
+	r.log.note("content_type", "the metrics page is announced as something else", "content_type", mediaType)
+}
+
+// relayMediaType is a content type as it may be shown: without parameters, in which a server can repeat what it
+// was sent, and empty if it is none.
+func relayMediaType(contentType string) string {
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	if err != nil || len(mediaType) > 60 {
+		return ""
+	}
+	return mediaType
 }
 
 // accept makes the state that follows from a good reading, or fails if it comes from another server.

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	promconfig "github.com/prometheus/common/config"
 )
@@ -157,6 +158,10 @@ func relayTransportFailure(ctx context.Context, err error) *relayFailure {
 		netErr  net.Error
 		pathErr *fs.PathError
 	)
+	if text := err.Error(); strings.Contains(text, "malformed ") || strings.Contains(text, "Location header") {
+		// net/http quotes what it cannot read, and that may be what we sent: a key in the query of the URL.
+		return &relayFailure{relayConnect, errors.New("the server's answer is no HTTP")}
+	}
 	switch {
 	case errors.Is(err, errRelayRedirect):
 		return &relayFailure{relayHTTPStatus, err}

@@ -168,7 +168,7 @@ var ownHeaders = map[string]bool{
 }
 
 // minSecret is the length below which a value is no secret but a common word.
-const minSecret = 4
+const minSecret = 6
 
 // header takes one header field of a request that is being written (httptrace.ClientTrace.WroteHeaderField).
 func (s *secrets) header(key string, values []string) {

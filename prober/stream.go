@@ -127,7 +127,7 @@ func (s *streaming) explain(ctx context.Context, err error) error {
 // checkContentType lets an event stream pass, whatever the server calls it.
 func (s *streaming) checkContentType(h http.Header) error {
 	if coding := h.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return failf(ReasonContentType, "the server compressed the stream (Content-Encoding %q)", clip(coding, 40))
+		return failf(ReasonContentType, "the server compressed the stream (Content-Encoding %q)", clip(s.secrets.scrub(coding), 40))
 	}
 	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err == nil && kind == "text/event-stream" {
@@ -142,7 +142,7 @@ func (s *streaming) checkContentType(h http.Header) error {
 	}
 	s.res.Body = clip(s.secrets.scrub(string(head)), maxBody)
 	return failf(ReasonContentType, "the server did not stream: Content-Type %q, body %s",
-		clip(h.Get("Content-Type"), 80), errorMessage([]byte(s.res.Body)))
+		clip(s.secrets.scrub(h.Get("Content-Type")), 80), errorMessage([]byte(s.res.Body)))
 }
 
 // errorBody reads the start of the body of an error, for the log and the status page.

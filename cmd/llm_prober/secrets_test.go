@@ -40,7 +40,7 @@ func parrot(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "data: {%s\n\n", heard)
 	case "by-html":
-		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Content-Type", "text/html; for="+strings.ReplaceAll(heard, " ", "_"))
 		fmt.Fprintf(w, "<h1>%s</h1>", heard)
 	case "by-redirect":
 		w.Header().Set("Location", "http://elsewhere.invalid/?"+strings.ReplaceAll(heard, " ", "_"))
@@ -101,7 +101,7 @@ targets:
 		target(way+"-token", server.URL, `authorization: {credentials: sk-SECRET1-`+way+`}, `+header, fmt.Sprintf(`, metrics_url: "%s/metrics?token=SECRET4-%s&x=1"`, server.URL, way))
 		target(way+"-user", "http://user:SECRET3-pass@"+host, header, "")
 	}
-	target("echo", echo(t), "authorization: {credentials: sk-SECRET5}", "")
+	target("echo", echo(t), "authorization: {credentials: sk-SECRET5}", `, metrics_url: "`+echo(t)+`/metrics?api_key=SECRET6"`)
 	target("proxied", "http://llm.invalid:8000", `proxy_url: "http://`+host+`/", proxy_connect_header: {Proxy-Authorization: [SECRET8-proxy]}`, "")
 	file := configFile(t, yaml.String())
 	p := start(t, "--config.file="+file, "--log.level=debug", "--web.enable-lifecycle")

@@ -81,7 +81,6 @@ func overview(d *classic) *classic {
 func soundness(d *classic) *classic {
 	failed := increase("llm_probe_request_failures_total", ofWorkload, byWorkload, scrapes)
 	ended := increase("llm_probe_requests_total", ofWorkload, byWorkload, window)
-	succeeded := quoted(ended + "\n- " + increase("llm_probe_request_failures_total", ofWorkload, byWorkload, window))
 	return d.
 		WithRow(row("Is the workload what we think it is?")).
 		WithPanel(bars(about{
@@ -97,9 +96,9 @@ func soundness(d *classic) *classic {
 			what: "Mean length of prompt and answer of the probes that succeeded, over $window, by the server's count where it gives one, and the number of events the answer came in.",
 			good: "flat, at the lengths that the workload asks for. Fewer events than tokens: several tokens come at once, and a gap stands for several. A bump at a failure: what the failed probe had got is in it too.",
 		},
-			query{expr: per(increase("llm_probe_prompt_tokens_total", ofWorkload, byWorkload, window), succeeded), legend: "prompt · " + series},
-			query{expr: per(increase("llm_probe_output_tokens_total", ofWorkload, byWorkload, window), succeeded), legend: "answer · " + series},
-			query{expr: per(increase("llm_probe_stream_events_total", ofWorkload, byWorkload, window), succeeded), legend: "events · " + series},
+			query{expr: per(increase("llm_probe_prompt_tokens_total", ofWorkload, byWorkload, window), successes()), legend: "prompt · " + series},
+			query{expr: per(increase("llm_probe_output_tokens_total", ofWorkload, byWorkload, window), successes()), legend: "answer · " + series},
+			query{expr: per(increase("llm_probe_stream_events_total", ofWorkload, byWorkload, window), successes()), legend: "events · " + series},
 		)).
 		WithPanel(lines(about{
 			title: "Suspect probes", unit: units.PercentUnit, width: 8, height: 8,
@@ -110,6 +109,11 @@ func soundness(d *classic) *classic {
 			query{expr: "(" + increase("llm_probe_suspect_total", ofWorkload, byWorkload+", reason", window) + " > 0)\n/ on (target, workload) group_left () " + ended, legend: "{{reason}} · " + series},
 			query{expr: per(increase("llm_probe_cached_prompt_tokens_total", ofWorkload, byWorkload, window), increase("llm_probe_prompt_tokens_total", ofWorkload, byWorkload, window)), legend: "cached tokens · " + series},
 		))
+}
+
+// successes is how many probes succeeded in the window.
+func successes() string {
+	return quoted(increase("llm_probe_requests_total", ofWorkload, byWorkload, window) + "\n- " + increase("llm_probe_request_failures_total", ofWorkload, byWorkload, window))
 }
 
 // firstToken shows how long the wait is and where it goes. Means add up and percentiles do not, so the parts are means.
@@ -196,7 +200,8 @@ func slos(named string) query {
 
 // output keeps apart what the server makes for all and what one user gets: the first rises with load, the second falls.
 func output(d *classic) *classic {
-	tokens := increase("llm_probe_output_tokens_total", ofWorkload, byWorkload, window)
+	// A probe whose reader was late has tokens and no duration: so it is mean tokens over mean duration.
+	tokens := quoted(per(increase("llm_probe_output_tokens_total", ofWorkload, byWorkload, window), successes()))
 	return d.
 		WithRow(row("What does the server produce, and what does one user get of it?")).
 		WithPanel(lines(about{
@@ -213,7 +218,7 @@ func output(d *classic) *classic {
 			good: "above 20 tok/s, which is faster than people read, and flat. It falls as the server works on more requests at once, even while the throughput of the server rises.",
 		},
 			query{expr: "1 / " + quoted(mean("llm_probe_time_per_output_token_seconds", ofWorkload, byWorkload, window)), legend: "while streaming · " + series},
-			query{expr: per(tokens, total(duration, ofWorkload, byWorkload, window)), legend: "with the wait · " + series},
+			query{expr: tokens + "\n/ " + quoted(mean(duration, ofWorkload, byWorkload, window)), legend: "with the wait · " + series},
 		))
 }
 

@@ -229,8 +229,8 @@ func (l limit) Plot(c draw.Canvas, chart *plot.Plot) {
 
 // mark adds the events.
 func (r *recording) mark(chart *plot.Plot) {
-	for i, e := range r.Events {
-		chart.Add(events{e, paint([]string{"purple", "blue", "red"}[i%3])})
+	for _, e := range r.Events {
+		chart.Add(events{e, paint(e.IconColor)})
 	}
 }
 
@@ -242,17 +242,19 @@ type events struct {
 // Plot implements plot.Plotter.
 func (e events) Plot(c draw.Canvas, chart *plot.Plot) {
 	x, _ := chart.Transforms(&c)
-	var drawn []float64
+	last := math.Inf(-1)
 	for _, s := range e.Series {
 		for _, p := range s.Values {
 			at := p.time
 			if e.UseValueForTime {
 				at = p.value / 1000
 			}
-			if at < chart.X.Min || at > chart.X.Max || slices.ContainsFunc(drawn, func(d float64) bool { return math.Abs(at-d) < 90 }) {
+			// Times that are close together are one event that lasts: its start is drawn.
+			lasts := math.Abs(at-last) <= 90
+			last = at
+			if lasts || at < chart.X.Min || at > chart.X.Max {
 				continue
 			}
-			drawn = append(drawn, at)
 			c.StrokeLine2(draw.LineStyle{Color: e.color, Width: 1, Dashes: []vg.Length{2, 2}}, x(at), c.Min.Y, x(at), c.Max.Y)
 		}
 	}

@@ -74,7 +74,7 @@ type (
 		}
 	}
 	event struct {
-		Name            string
+		IconColor       string
 		UseValueForTime bool
 		Series          []series
 	}

@@ -31,7 +31,7 @@ func TestDashboards(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	from := time.Now()
-	s.play(t)
+	calm := s.play(t)
 	to := time.Now()
 	all, err := Read("../../dashboards")
 	if err != nil {
@@ -45,16 +45,18 @@ func TestDashboards(t *testing.T) {
 				testAnswers(t, prometheus, d, from, to)
 			}
 			t.Run("p99", func(t *testing.T) { testP99(t, prometheus, all, to) })
-			t.Run("values", func(t *testing.T) { testMeaning(t, prometheus, all, to) })
+			t.Run("values", func(t *testing.T) { testMeaning(t, prometheus, all, calm, to) })
 			t.Run("exemplars", func(t *testing.T) { testExemplars(t, prometheus, all, from, to) })
 		})
 	}
 }
 
-// play makes happen what the panels are for: failures, a wrong shape, a crash, and a new version.
-func (s *stage) play(t *testing.T) {
+// play makes happen what the panels are for: failures, a wrong shape, a crash, and a new version. It returns the time
+// just before.
+func (s *stage) play(t *testing.T) (calm time.Time) {
 	full, plain := s.full.now.Load(), s.plain.now.Load()
 	pause(t, 20*time.Second)
+	calm = time.Now()
 	during(t, full, vllmsim.Fault{Name: vllmsim.Status, Value: "503"}, 5*time.Second)
 	during(t, full, vllmsim.Fault{Name: vllmsim.WrongPrompt}, 4*time.Second)
 	during(t, plain, vllmsim.Fault{Name: vllmsim.Crash, Value: "1s"}, 8*time.Second)
@@ -62,6 +64,7 @@ func (s *stage) play(t *testing.T) {
 	// After more than a minute with the old version, which is how long a change counts as new.
 	s.plain.replace(t, plainServer("0.32.0"))
 	pause(t, 45*time.Second)
+	return calm
 }
 
 func during(t *testing.T, sim *vllmsim.Server, fault vllmsim.Fault, d time.Duration) {
@@ -235,7 +238,7 @@ func find(t *testing.T, all []Dashboard, name string) Target {
 }
 
 // testMeaning holds the answers whose values are known against them.
-func testMeaning(t *testing.T, p Prometheus, all []Dashboard, at time.Time) {
+func testMeaning(t *testing.T, p Prometheus, all []Dashboard, calm, at time.Time) {
 	for _, test := range []struct {
 		name, series string // "target" or "target slo"
 		low, high    float64
@@ -258,7 +261,11 @@ func testMeaning(t *testing.T, p Prometheus, all []Dashboard, at time.Time) {
 		{"prober/Certificates/A", "plain", 3600, math.Inf(1)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			series, err := p.Instant(t.Context(), testValues().Fill(find(t, all, test.name).Expr), at)
+			when := at
+			if strings.Contains(test.name, "Tokens of a probe") { // which failures blur
+				when = calm
+			}
+			series, err := p.Instant(t.Context(), testValues().Fill(find(t, all, test.name).Expr), when)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -268,6 +275,7 @@ func testMeaning(t *testing.T, p Prometheus, all []Dashboard, at time.Time) {
 			}
 		})
 	}
+	t.Run("speeds", func(t *testing.T) { testSpeeds(t, p, all, at) })
 	t.Run("parts add up", func(t *testing.T) { testParts(t, p, all, at) })
 }
 
@@ -305,6 +313,25 @@ func testParts(t *testing.T, p Prometheus, all []Dashboard, at time.Time) {
 		}
 		if !ok || math.Abs(sum-want) > 0.05*want {
 			t.Errorf("%s: the parts add up to %v, the mean TTFT is %v", target, sum, want)
+		}
+	}
+}
+
+// testSpeeds: a stream with its wait is slower than without.
+func testSpeeds(t *testing.T, p Prometheus, all []Dashboard, at time.Time) {
+	streaming, err := p.Instant(t.Context(), testValues().Fill(find(t, all, "target/Speed of one stream/A").Expr), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := p.Instant(t.Context(), testValues().Fill(find(t, all, "target/Speed of one stream/B").Expr), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"full", "plain"} {
+		fast, ok := pick(streaming, target)
+		slow, ok2 := pick(waiting, target)
+		if !ok || !ok2 || slow <= 0 || slow >= fast {
+			t.Errorf("%s: %v tok/s while streaming, %v with the wait", target, fast, slow)
 		}
 	}
 }

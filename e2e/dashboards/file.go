@@ -36,8 +36,9 @@ type Target struct {
 
 // Annotation is one query of events.
 type Annotation struct {
-	Name string `json:"name"`
-	Expr string `json:"expr"`
+	Name  string `json:"name"`
+	Color string `json:"iconColor"`
+	Expr  string `json:"expr"`
 	// UseValueForTime tells that a value is the time of the event, in milliseconds.
 	UseValueForTime bool `json:"useValueForTime"`
 }

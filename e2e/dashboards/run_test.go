@@ -59,7 +59,7 @@ func plainServer(version string) vllmsim.Config {
 }
 
 const proberConfig = `
-global: {interval: 500ms, warmup: 1, timeout: 20s}
+global: {interval: 500ms, warmup: 1, timeout: 60s}
 workloads:
   - {name: chat, prompt_tokens: 512, output_tokens: 64}
 targets:
@@ -97,21 +97,21 @@ func newStage(t *testing.T) *stage {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
-	go s.full.now.Load().RunLoad(ctx, vllmsim.Load{Rate: 9, Swing: 8, Period: time.Minute, PromptTokens: 512, OutputTokens: 128})
+	go s.full.now.Load().RunLoad(ctx, vllmsim.Load{Rate: 6, Swing: 5, Period: time.Minute, PromptTokens: 512, OutputTokens: 128})
 	full, plain := httptest.NewServer(s.full), httptest.NewTLSServer(s.plain)
 	t.Cleanup(full.Close)
 	t.Cleanup(plain.Close)
 
 	address := startProber(t, fmt.Sprintf(proberConfig, full.URL, plain.URL))
 	s.page = "http://" + address + "/metrics"
-	s.native, s.classic = startPrometheus(t, address, true), startPrometheus(t, address, false)
+	s.native, s.classic = startPrometheus(t, address, true, alert), startPrometheus(t, address, false, alert)
 	return s
 }
 
 // observed is a Prometheus that scrapes a prober with this configuration.
 func observed(t *testing.T, config string) Prometheus {
 	t.Helper()
-	return startPrometheus(t, startProber(t, config), true)
+	return startPrometheus(t, startProber(t, config), true, "")
 }
 
 // startProber runs the daemon and returns its address.
@@ -136,7 +136,7 @@ func build(t *testing.T, folder string) string {
 	return binary
 }
 
-func startPrometheus(t *testing.T, prober string, native bool) Prometheus {
+func startPrometheus(t *testing.T, prober string, native bool, alert string) Prometheus {
 	t.Helper()
 	folder, address := t.TempDir(), freeAddress(t)
 	write(t, filepath.Join(folder, "prometheus.yml"), fmt.Sprintf(prometheusConfig, native, prober))

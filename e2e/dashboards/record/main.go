@@ -17,13 +17,16 @@ func main() {
 	url := flag.String("prometheus", "http://127.0.0.1:9090", "base `URL` of the Prometheus to ask")
 	folder := flag.String("dashboards", "../dashboards", "`folder` of the dashboards")
 	name := flag.String("dashboard", "target", "which `dashboard`: fleet, target, slo or prober")
+	target := flag.String("target", ".+", "which `targets`, as a regular expression")
 	window := flag.String("window", "5m", "what $window stands for")
 	rateInterval := flag.String("rate-interval", "20s", "what $__rate_interval stands for")
 	step := flag.Duration("step", 10*time.Second, "time between two points")
 	last := flag.Duration("last", 30*time.Minute, "how much to record, up to now or to -until")
 	until := flag.Int64("until", time.Now().Unix(), "end of the recording in Unix `seconds`")
 	flag.Parse()
-	if err := record(*url, *folder, *name, dashboards.All(*window, *rateInterval, last.String()), time.Unix(*until, 0), *last, *step); err != nil {
+	values := dashboards.All(*window, *rateInterval, last.String())
+	values["target"] = *target
+	if err := record(*url, *folder, *name, values, time.Unix(*until, 0), *last, *step); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -73,7 +73,8 @@ func (r *recording) chart(unit string) *plot.Plot {
 	chart.X.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
 		var ticks []plot.Tick
 		step := 60 * math.Ceil((high-low)/60/6)
-		for t := math.Ceil(low/step) * step; t <= high; t += step {
+		// Not at the very left, where the other axis has its zero.
+		for t := math.Ceil((low+(high-low)/25)/step) * step; t <= high; t += step {
 			ticks = append(ticks, plot.Tick{Value: t, Label: clock(t)})
 		}
 		return ticks

@@ -34,7 +34,7 @@ fmt:
 	$(GO) run mvdan.cc/gofumpt@v0.12.0 -w .
 
 dashboards: ## write dashboards/*.json anew
-	cd dashboards && $(GO) generate ./...
+	cd dashboards && $(GO) run ./generate
 
 e2e: ## with a real Prometheus, promtool, Alertmanager (built here, 4 minutes once) and, if there is one, Chromium
 	LLM_PROBER_TOOLS=$$(e2e/tools.sh) && export LLM_PROBER_TOOLS && cd e2e && $(GO) test -timeout 20m ./alerts ./dashboards ./page
@@ -43,7 +43,7 @@ test-vllm: ## with a real vLLM: installs 6 GB, takes half an hour
 	e2e/vllm/setup.sh && cd e2e && $(GO) test -tags vllm -v -timeout 60m ./vllm
 
 bench: ## docs/performance.md explains the figures
-	cd e2e && $(GO) run ./bench
+	cd e2e && $(GO) run ./bench -out ../docs/performance.md
 
 clean:
 	rm -rf bin

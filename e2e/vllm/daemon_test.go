@@ -89,6 +89,7 @@ func (d *daemon) stop(t *testing.T) {
 		return
 	}
 	began := time.Now()
+	_ = d.cmd.Process.Signal(syscall.SIGCONT)
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	kill := time.AfterFunc(10*time.Second, func() { _ = d.cmd.Process.Kill() })
 	err := d.cmd.Wait()

@@ -71,9 +71,6 @@ series:
 	return total
 }
 
-// has tells whether a metric has any series.
-func (p page) has(name string) bool { return !math.IsNaN(p.sum(name)) }
-
 // growth is how much a metric rose between two pages.
 type growth struct{ before, after page }
 

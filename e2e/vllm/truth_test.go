@@ -289,9 +289,10 @@ func compare(t *testing.T, ours, bench measured) {
 	// The work was not the same where the server itself took longer; that is no difference of measurement.
 	ttftWork := float64(ours.serverTTFT()) / float64(bench.serverTTFT())
 	itlWork := float64(ours.serverITL()) / float64(bench.serverITL())
+	judge := t.Errorf
 	if overloaded(t) {
-		t.Log("the machine is overloaded: times of different minutes are not comparable")
-		return
+		t.Log("the machine is overloaded: times of different minutes differ, and are not judged")
+		judge = t.Logf
 	}
 	agree := func(a, b time.Duration, work float64) bool {
 		ratio := float64(a) / float64(b)
@@ -301,15 +302,15 @@ func compare(t *testing.T, ours, bench measured) {
 		// What is left is the clients' own: a Python client stamps late. Ours must be the nearer to the server.
 		own, theirs := ours.meanTTFT()-ours.serverTTFT(), bench.meanTTFT()-bench.serverTTFT()
 		if own < 0 || own > theirs {
-			t.Errorf("median TTFT %s and %s; the prober's mean is %s beside the server's, the benchmark's %s",
+			judge("median TTFT %s and %s; the prober's mean is %s beside the server's, the benchmark's %s",
 				millis(ours.ttft(0.5)), millis(bench.ttft(0.5)), millis(own), millis(theirs))
 		}
 	}
 	if !agree(ours.itl(0.5), bench.itl(0.5), itlWork) {
-		t.Errorf("median ITL %s and %s", millis(ours.itl(0.5)), millis(bench.itl(0.5)))
+		judge("median ITL %s and %s", millis(ours.itl(0.5)), millis(bench.itl(0.5)))
 	}
 	if !agree(benchWay.meanITL(), bench.meanITL(), itlWork) {
-		t.Errorf("mean ITL counted the same way is %s and %s", millis(benchWay.meanITL()), millis(bench.meanITL()))
+		judge("mean ITL counted the same way is %s and %s", millis(benchWay.meanITL()), millis(bench.meanITL()))
 	}
 }
 

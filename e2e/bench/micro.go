@@ -15,7 +15,7 @@ func micro(o options) (string, error) {
 	var t table
 	t.header("benchmark", "ns", "bytes", "allocations")
 	for _, b := range []struct{ dir, pattern string }{
-		{"./prober", "BenchmarkChunkDecode"},
+		{"./prober", "BenchmarkChunkDecode|BenchmarkEvent"},
 		{"./collector", "BenchmarkRelayReading|BenchmarkExposition"},
 	} {
 		command := exec.Command("go", "test", "-run", "^$", "-bench", b.pattern, "-benchmem", "-benchtime", "0.5s", "-cpu", "1",

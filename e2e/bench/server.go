@@ -42,7 +42,8 @@ type account struct {
 // server is the mock. Each event is one write(2).
 type server struct {
 	serverConfig
-	page []byte
+	page    []byte
+	streams sync.WaitGroup
 
 	mu     sync.Mutex
 	ledger map[string]account // by X-Request-Id
@@ -78,6 +79,7 @@ func serverRole(config json.RawMessage, ready func(string)) (any, error) {
 		}
 	}()
 	ready("http://" + listener.Addr().String())
+	s.streams.Wait() // the client may have seen the end before it is noted here
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ledger, nil
@@ -104,7 +106,9 @@ func (s *server) serve(conn *net.TCPConn) {
 		}
 		switch {
 		case r.method == "POST" && strings.HasSuffix(r.path, "/completions"):
+			s.streams.Add(1)
 			s.stream(conn, r)
+			s.streams.Done()
 			return
 		case strings.HasSuffix(r.path, "/metrics") && s.page != nil:
 			err = reply(conn, "200 OK", "text/plain; version=0.0.4; charset=utf-8", s.page)

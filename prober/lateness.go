@@ -71,7 +71,7 @@ func (l *lateness) judge(a *arrival, token bool) {
 		// What trails a token comes in a segment of its own, mostly a moment later. The token's stamp is late by
 		// that moment. It may have been more if the reader was, or if the gap before looks longer than all others.
 		l.late = l.late || l.longest > 0 && a.span > 2*l.longest+trailSlack
-		l.doubtful = l.doubtful || l.gap == 0 || l.gap > l.longest+lateTolerance || a.delay > lateTolerance
+		l.doubtful = l.doubtful || l.gap == 0 || l.gap > l.longest+lateTolerance
 	case l.perhaps && token:
 		l.doubtful = true
 	}

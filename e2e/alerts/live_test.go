@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llm-prober/llm_prober/e2e/programs"
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
 )
 
@@ -138,7 +139,7 @@ func TestLive(t *testing.T) {
 	sims := startServers(t, slices.Sorted(maps.Keys(cases)))
 	in := &inbox{since: time.Now(), firing: map[string]time.Duration{}, ended: map[string]time.Duration{}}
 	startStack(t, sims, in)
-	pause(t, 45*time.Second) // in peace
+	programs.Pause(t, 45*time.Second) // in peace
 	in.begin(t)
 	expected := map[string]time.Duration{}
 	load, relief := context.WithCancel(t.Context())
@@ -161,14 +162,14 @@ func TestLive(t *testing.T) {
 	}
 	// Whoever does not come in this time is missed by check.
 	for end := time.Now().Add(slices.Max(slices.Collect(maps.Values(expected)))); time.Now().Before(end) && !in.hasAll(expected); {
-		pause(t, 100*time.Millisecond)
+		programs.Pause(t, 100*time.Millisecond)
 	}
 	relief()
 	for _, sim := range sims {
 		sim.ClearFault()
 	}
 	cleared := time.Since(in.since)
-	until(t, time.Minute, "end of the pages", func() bool { return in.over("LLMServerHang", "LLMServerOutage") })
+	programs.Until(t, time.Minute, "end of the pages", func() bool { return in.over("LLMServerHang", "LLMServerOutage") })
 	in.check(t, expected, cleared)
 }
 
@@ -257,20 +258,20 @@ func startStack(t *testing.T, sims map[string]*vllmsim.Server, receiver http.Han
 	webhook := httptest.NewServer(receiver)
 	t.Cleanup(webhook.Close)
 
-	folder, prober, manager := t.TempDir(), freeAddress(t), freeAddress(t)
-	write(t, filepath.Join(folder, "llm_prober.yml"), config)
-	start(t, folder, build(t, folder), "--config.file=llm_prober.yml", "--web.listen-address="+prober)
+	folder, prober, manager := t.TempDir(), programs.FreeAddress(t), programs.FreeAddress(t)
+	programs.Write(t, filepath.Join(folder, "llm_prober.yml"), config)
+	programs.Start(t, folder, programs.Prober(t, folder), "--config.file=llm_prober.yml", "--web.listen-address="+prober)
 
 	routing := strings.ReplaceAll(read(t, "../../examples/alertmanager.yml"), "http://127.0.0.1:8080", webhook.URL)
-	write(t, filepath.Join(folder, "alertmanager.yml"), faster(routing, `(group_wait|group_interval): .*`, "$1: 1s"))
-	start(t, folder, tool(t, "alertmanager"), "--config.file=alertmanager.yml", "--storage.path=am", "--web.listen-address="+manager, "--cluster.listen-address=")
+	programs.Write(t, filepath.Join(folder, "alertmanager.yml"), faster(routing, `(group_wait|group_interval): .*`, "$1: 1s"))
+	programs.Start(t, folder, programs.Tool(t, "alertmanager"), "--config.file=alertmanager.yml", "--storage.path=am", "--web.listen-address="+manager, "--cluster.listen-address=")
 
-	write(t, filepath.Join(folder, "records.yml"), faster(read(t, recordsFile), `    interval: .*`, "    interval: 5s"))
+	programs.Write(t, filepath.Join(folder, "records.yml"), faster(read(t, recordsFile), `    interval: .*`, "    interval: 5s"))
 	alerts := faster(read(t, alertsFile), `keep_firing_for: .*`, "keep_firing_for: 5s")
 	alerts = faster(alerts, `for: 15m`, "for: 1m")
-	write(t, filepath.Join(folder, "alerts.yml"), faster(alerts, `for: (3m|5m)`, "for: 20s"))
-	startPrometheus(t, folder, fmt.Sprintf(livePrometheus, manager, prober))
-	until(t, time.Minute, "Alertmanager", answers("http://"+manager+"/-/ready"))
+	programs.Write(t, filepath.Join(folder, "alerts.yml"), faster(alerts, `for: (3m|5m)`, "for: 20s"))
+	programs.Prometheus(t, folder, fmt.Sprintf(livePrometheus, manager, prober))
+	programs.Until(t, time.Minute, "Alertmanager", programs.Answers("http://"+manager+"/-/ready"))
 }
 
 func faster(text, pattern, replacement string) string {

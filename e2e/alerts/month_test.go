@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llm-prober/llm_prober/e2e/dashboards"
+	"github.com/llm-prober/llm_prober/e2e/programs"
 )
 
 // A month of probes every 15 s, scraped every 15 s.
@@ -100,8 +101,8 @@ func TestMonth(t *testing.T) {
 	folder := t.TempDir()
 	servers := monthServers()
 	writeMonth(t, filepath.Join(folder, "month.txt"), servers)
-	run(t, folder, tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=744h", "month.txt", "data")
-	p := dashboards.Prometheus(startPrometheus(t, folder, "global: {}\n", "--storage.tsdb.retention.time=10y", "--query.timeout=20m"))
+	programs.Run(t, folder, programs.Tool(t, "promtool"), "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=744h", "month.txt", "data")
+	p := dashboards.Prometheus(programs.Prometheus(t, folder, "global: {}\n", "--storage.tsdb.retention.time=10y", "--query.timeout=20m"))
 
 	got := map[string]map[string]int{}
 	for _, s := range servers {

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llm-prober/llm_prober/e2e/programs"
 )
 
 func TestPromtool(t *testing.T) {
-	promtool := tool(t, "promtool")
+	promtool := programs.Tool(t, "promtool")
 	t.Run("check", func(t *testing.T) {
-		run(t, ".", promtool, "check", "rules", "--lint=all", "--lint-fatal", recordsFile, alertsFile)
+		programs.Run(t, ".", promtool, "check", "rules", "--lint=all", "--lint-fatal", recordsFile, alertsFile)
 	})
 	files, err := filepath.Glob("../../alerts/tests/*_test.yml")
 	if err != nil || len(files) == 0 {
@@ -23,7 +25,7 @@ func TestPromtool(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			run(t, ".", promtool, "test", "rules", file)
+			programs.Run(t, ".", promtool, "test", "rules", file)
 		})
 	}
 }
@@ -60,10 +62,10 @@ func TestMetricsExist(t *testing.T) {
 	notInDemo := map[string]string{
 		"llm_probe_tls_certificate_expiry_timestamp_seconds": "its server speaks plain HTTP",
 	}
-	folder, address := t.TempDir(), freeAddress(t)
-	start(t, folder, build(t, folder), "--demo", "--demo.address="+freeAddress(t), "--web.listen-address="+address)
+	folder, address := t.TempDir(), programs.FreeAddress(t)
+	programs.Start(t, folder, programs.Prober(t, folder), "--demo", "--demo.address="+programs.FreeAddress(t), "--web.listen-address="+address)
 	var page string
-	until(t, time.Minute, "successful probe of the demo", func() bool {
+	programs.Until(t, time.Minute, "successful probe of the demo", func() bool {
 		page = get("http://" + address + "/metrics")
 		return strings.Contains(page, "llm_probe_last_success_timestamp_seconds{") && strings.Contains(page, "llm_server_metric_missing{")
 	})

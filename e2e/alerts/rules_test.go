@@ -198,3 +198,12 @@ func promDuration(text string) (time.Duration, error) {
 	}
 	return time.ParseDuration(text)
 }
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

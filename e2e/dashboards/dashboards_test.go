@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llm-prober/llm_prober/e2e/programs"
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
 )
 
@@ -55,15 +56,15 @@ func TestDashboards(t *testing.T) {
 // just before.
 func (s *stage) play(t *testing.T) (calm time.Time) {
 	full, plain := s.full.now.Load(), s.plain.now.Load()
-	pause(t, 20*time.Second)
+	programs.Pause(t, 20*time.Second)
 	calm = time.Now()
 	during(t, full, vllmsim.Fault{Name: vllmsim.Status, Value: "503"}, 5*time.Second)
 	during(t, full, vllmsim.Fault{Name: vllmsim.WrongPrompt}, 4*time.Second)
 	during(t, plain, vllmsim.Fault{Name: vllmsim.Crash, Value: "1s"}, 8*time.Second)
-	pause(t, 25*time.Second)
+	programs.Pause(t, 25*time.Second)
 	// After more than a minute with the old version, which is how long a change counts as new.
 	s.plain.replace(t, plainServer("0.32.0"))
-	pause(t, 45*time.Second)
+	programs.Pause(t, 45*time.Second)
 	return calm
 }
 
@@ -72,7 +73,7 @@ func during(t *testing.T, sim *vllmsim.Server, fault vllmsim.Fault, d time.Durat
 	if err := sim.SetFault(fault); err != nil {
 		t.Fatal(err)
 	}
-	pause(t, d)
+	programs.Pause(t, d)
 	sim.ClearFault(fault.Name)
 }
 

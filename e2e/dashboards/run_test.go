@@ -1,21 +1,18 @@
 package dashboards
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/llm-prober/llm_prober/e2e/programs"
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
 )
 
@@ -117,123 +114,22 @@ func observed(t *testing.T, config string) Prometheus {
 // startProber runs the daemon and returns its address.
 func startProber(t *testing.T, config string) string {
 	t.Helper()
-	folder, address := t.TempDir(), freeAddress(t)
-	write(t, filepath.Join(folder, "llm_prober.yml"), config)
-	start(t, folder, build(t, folder), "--config.file=llm_prober.yml", "--web.listen-address="+address)
-	until(t, "http://"+address+"/metrics")
+	folder, address := t.TempDir(), programs.FreeAddress(t)
+	programs.Write(t, filepath.Join(folder, "llm_prober.yml"), config)
+	programs.Start(t, folder, programs.Prober(t, folder), "--config.file=llm_prober.yml", "--web.listen-address="+address)
+	programs.Until(t, time.Minute, "answer", programs.Answers("http://"+address+"/metrics"))
 	return address
-}
-
-// build compiles the daemon as it is in the checkout.
-func build(t *testing.T, folder string) string {
-	t.Helper()
-	binary := filepath.Join(folder, "llm_prober")
-	command := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/llm_prober")
-	command.Dir = "../.."
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("building the daemon: %v\n%s", err, output)
-	}
-	return binary
 }
 
 func startPrometheus(t *testing.T, prober string, native bool, alert string) Prometheus {
 	t.Helper()
-	folder, address := t.TempDir(), freeAddress(t)
-	write(t, filepath.Join(folder, "prometheus.yml"), fmt.Sprintf(prometheusConfig, native, prober))
-	write(t, filepath.Join(folder, "alert.yml"), alert)
+	folder := t.TempDir()
+	programs.Write(t, filepath.Join(folder, "alert.yml"), alert)
 	records, err := os.ReadFile("../../alerts/llm_prober_records.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Its slow groups would not be evaluated in the time that the test has.
-	write(t, filepath.Join(folder, "records.yml"), regexp.MustCompile(`(?m)^    interval: .*$`).ReplaceAllString(string(records), ""))
-	start(t, folder, tool(t, "prometheus"), "--config.file=prometheus.yml", "--storage.tsdb.path=data",
-		"--web.listen-address="+address, "--enable-feature=exemplar-storage")
-	until(t, "http://"+address+"/-/ready")
-	return Prometheus("http://" + address)
-}
-
-// tool is the path of what e2e/tools.sh has built.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	folder := os.Getenv("LLM_PROBER_TOOLS")
-	if folder == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		folder = filepath.Join(home, ".cache", "llm_prober", "tools")
-	}
-	path := filepath.Join(folder, name)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: run e2e/tools.sh first", err)
-	}
-	return path
-}
-
-// start runs a command in a folder until the test ends.
-func start(t *testing.T, folder, name string, arguments ...string) {
-	t.Helper()
-	var output bytes.Buffer
-	command := exec.Command(name, arguments...)
-	command.Dir, command.Stdout, command.Stderr = folder, &output, &output
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		command.Process.Signal(syscall.SIGTERM)
-		command.Wait()
-		if t.Failed() {
-			t.Logf("%s:\n%s", filepath.Base(name), tail(output.Bytes()))
-		}
-	})
-}
-
-func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// until waits for a page to answer 200.
-func until(t *testing.T, url string) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		response, err := http.Get(url)
-		if err == nil {
-			response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return
-			}
-			err = fmt.Errorf("%s", response.Status)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", url, err)
-		}
-		pause(t, 100*time.Millisecond)
-	}
-}
-
-// pause lets real time pass: Prometheus and the daemon live in it.
-func pause(t *testing.T, d time.Duration) {
-	t.Helper()
-	select {
-	case <-time.After(d):
-	case <-t.Context().Done():
-		t.Fatal(t.Context().Err())
-	}
+	programs.Write(t, filepath.Join(folder, "records.yml"), regexp.MustCompile(`(?m)^    interval: .*$`).ReplaceAllString(string(records), ""))
+	return Prometheus(programs.Prometheus(t, folder, fmt.Sprintf(prometheusConfig, native, prober), "--enable-feature=exemplar-storage"))
 }

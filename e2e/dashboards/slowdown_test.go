@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llm-prober/llm_prober/e2e/programs"
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
 )
 
@@ -87,12 +88,12 @@ func TestSlowDowns(t *testing.T) {
 		"targets:\n"+targets.String()+
 		"slos:\n  - {name: ttft-fast, indicator: ttft, threshold: 300ms, objective: 99}\n")
 	from := time.Now()
-	pause(t, *phase)
+	programs.Pause(t, *phase)
 	middle := time.Now()
 	for _, s := range servers {
 		s.slow(ctx, t, s)
 	}
-	pause(t, *phase)
+	programs.Pause(t, *phase)
 	to := time.Now()
 	keep(t, p, servers, from, to)
 	for _, s := range servers {

@@ -8,16 +8,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/llm-prober/llm_prober/e2e/programs"
 )
 
 // keep is a folder for the screenshots; they are thrown away if it is empty.
@@ -64,43 +64,22 @@ func TestPage(t *testing.T) {
 func startProber(t *testing.T) (base string) {
 	t.Helper()
 	folder := t.TempDir()
-	binary := filepath.Join(folder, "llm_prober")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/llm_prober")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the prober: %v\n%s", err, out)
-	}
-	own, sim, gone := freeAddress(t), freeAddress(t), freeAddress(t)
-	run(t, binary, "--demo", "--demo.address="+sim, "--web.listen-address="+freeAddress(t))
+	binary := programs.Prober(t, folder)
+	own, sim, gone := programs.FreeAddress(t), programs.FreeAddress(t), programs.FreeAddress(t)
+	programs.Start(t, folder, binary, "--demo", "--demo.address="+sim, "--web.listen-address="+programs.FreeAddress(t))
 	config := filepath.Join(folder, "llm_prober.yml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, `
+	programs.Write(t, config, fmt.Sprintf(`
 global: {interval: 500ms, warmup: 1}
 targets:
   - {name: demo, url: "http://%s"}
   - {name: gone, url: "http://%s"}
-`, sim, gone), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	run(t, binary, "--config.file="+config, "--web.listen-address="+own)
+`, sim, gone))
+	programs.Start(t, folder, binary, "--config.file="+config, "--web.listen-address="+own)
 	base = "http://" + own
 	waitFor(t, base+"/api/v1/targets", `"budget_left_ratio"`)
 	waitFor(t, base+"/api/v1/targets", `"ttft_seconds"`)
 	waitFor(t, base+"/api/v1/results?target=gone", `"reason":"connect"`)
 	return base
-}
-
-// run starts a command that ends with the test.
-func run(t *testing.T, name string, args ...string) {
-	t.Helper()
-	cmd := exec.Command(name, args...)
-	cmd.Stderr = t.Output()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	})
 }
 
 // waitFor asks until the answer, with its blanks left out, contains a text.
@@ -124,16 +103,6 @@ func waitFor(t *testing.T, address, text string) {
 		}
 	}
 	t.Fatalf("%s never said %s; last: %.500s", address, text, last)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // browser is a headless Chromium.

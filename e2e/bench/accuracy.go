@@ -73,12 +73,13 @@ func compare(streams int, staggered, kernel bool) (comparison, error) {
 
 // comparison is one run of the prober beside the server's account of it. Times are in milliseconds.
 type comparison struct {
-	served, measured struct{ ttft, itl []float64 } // all that was served, all that was recorded
+	served, measured struct{ ttft, itl []float64 } // of the probes that were recorded
 	ttftErrors       []float64                     // one a recorded probe; see outside
 	gapErrors        []float64                     // one a recorded gap
 	receipt          []float64                     // from the start stamp to the server's receipt
 	hidden           int                           // samples that were withheld and would have been wrong
 	probes, late     int
+	failed           int // for no fault of the server's
 	samples          int
 	cpu              float64 // seconds
 	rss              float64 // MB
@@ -91,8 +92,12 @@ func compareWith(ledger map[string]account, r clientResult) (comparison, error) 
 	c := comparison{probes: len(r.Probes), cpu: r.CPU.Seconds(), rss: float64(r.PeakRSS) / 1e6}
 	for _, p := range r.Probes {
 		a, ok := ledger[p.ID]
-		if !ok || p.Failed != "" || len(a.Returns) != len(p.Gaps)+1 {
-			return c, fmt.Errorf("probe %s: failed %q, known to the server %v, %d gaps of %d tokens", p.ID, p.Failed, ok, len(p.Gaps), len(a.Writes))
+		if p.Failed != "" {
+			c.failed++
+			continue
+		}
+		if !ok || len(a.Returns) != len(p.Gaps)+1 {
+			return c, fmt.Errorf("probe %s: known to the server %v, %d gaps of %d tokens", p.ID, ok, len(p.Gaps), len(a.Writes))
 		}
 		c.add(a, p)
 	}
@@ -100,10 +105,8 @@ func compareWith(ledger map[string]account, r clientResult) (comparison, error) 
 }
 
 func (c *comparison) add(a account, p probe) {
-	c.served.ttft = append(c.served.ttft, millis(a.Writes[0]-a.Received))
 	errors := []float64{outside(int64(p.TTFT), a.Writes[0]-a.Received, a.Returns[0]-a.Received)}
 	for i, gap := range p.Gaps {
-		c.served.itl = append(c.served.itl, millis(a.Writes[i+1]-a.Writes[i]))
 		errors = append(errors, outside(int64(gap), a.Writes[i+1]-a.Returns[i], a.Returns[i+1]-a.Writes[i]))
 	}
 	if p.Late {
@@ -112,8 +115,10 @@ func (c *comparison) add(a account, p probe) {
 		return
 	}
 	c.samples += len(errors)
+	c.served.ttft = append(c.served.ttft, millis(a.Writes[0]-a.Received))
 	c.measured.ttft = append(c.measured.ttft, millis(int64(p.TTFT)))
-	for _, gap := range p.Gaps {
+	for i, gap := range p.Gaps {
+		c.served.itl = append(c.served.itl, millis(a.Writes[i+1]-a.Writes[i]))
 		c.measured.itl = append(c.measured.itl, millis(int64(gap)))
 	}
 	c.ttftErrors = append(c.ttftErrors, errors[0])
@@ -149,9 +154,11 @@ func worst(errors []float64) float64 {
 // accuracyCells are the medians of several runs.
 func accuracyCells(runs []comparison) []string {
 	over := func(f func(comparison) float64) float64 {
-		values := make([]float64, len(runs))
-		for i, r := range runs {
-			values[i] = f(r)
+		var values []float64
+		for _, r := range runs {
+			if v := f(r); !math.IsNaN(v) { // NaN: nothing was recorded
+				values = append(values, v)
+			}
 		}
 		return median(values)
 	}

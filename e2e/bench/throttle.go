@@ -38,7 +38,7 @@ func throttleCases() []throttleCase {
 // throttle starves the prober and looks for wrong samples among those that it records.
 func throttle(o options) (string, error) {
 	var t table
-	t.header("case", "streams, ITL", "share of a core", "periods throttled", "probes", "`reader_late`", "samples recorded", "wrong by over 2 ms",
+	t.header("case", "streams, ITL", "share of a core", "periods throttled", "probes", "failed", "`reader_late`", "samples recorded", "wrong by over 2 ms",
 		"worst TTFT error, ms", "worst ITL error, ms", "wrong ones withheld")
 	for _, c := range throttleCases() {
 		var all comparison
@@ -50,6 +50,7 @@ func throttle(o options) (string, error) {
 			}
 			all.probes += one.probes
 			all.late += one.late
+			all.failed += one.failed
 			all.samples += one.samples
 			all.hidden += one.hidden
 			all.ttftErrors = append(all.ttftErrors, one.ttftErrors...)
@@ -57,7 +58,7 @@ func throttle(o options) (string, error) {
 			throttled += stat.throttled
 			periods += stat.periods
 		}
-		t.row(c.name, fmt.Sprintf("%d, %v", c.streams, c.every), fmt.Sprintf("%.0f %%", 100*c.share), fmt.Sprintf("%d of %d", throttled, periods), fmt.Sprint(all.probes),
+		t.row(c.name, fmt.Sprintf("%d, %v", c.streams, c.every), fmt.Sprintf("%.0f %%", 100*c.share), fmt.Sprintf("%d of %d", throttled, periods), fmt.Sprint(all.probes), fmt.Sprint(all.failed),
 			fmt.Sprintf("%.1f %%", 100*float64(all.late)/float64(all.probes)), fmt.Sprint(all.samples),
 			fmt.Sprint(wrongOf(all.ttftErrors)+wrongOf(all.gapErrors)), fmt.Sprintf("%.2f", worst(all.ttftErrors)),
 			fmt.Sprintf("%.2f", worst(all.gapErrors)), fmt.Sprint(all.hidden))

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -74,7 +73,7 @@ func (c throttleCase) run() (comparison, cpuStat, error) {
 	}
 	defer group.remove()
 	if c.neighbour {
-		n, err := startChild("neighbour", clientCPU, nil)
+		n, err := startChild("neighbour", clientCPU, neighbourConfig{})
 		if err != nil {
 			return comparison{}, cpuStat{}, err
 		}
@@ -99,15 +98,4 @@ func (c throttleCase) run() (comparison, cpuStat, error) {
 	}
 	compared, err := compareWith(ledger, result)
 	return compared, stat, err
-}
-
-// neighbourRole uses all of the processor that it is given, until its parent has gone or kills it.
-func neighbourRole(_ json.RawMessage, ready func(string)) (any, error) {
-	go func() {
-		for {
-			_ = time.Now()
-		}
-	}()
-	ready("")
-	return nil, nil
 }

@@ -61,6 +61,8 @@ type RelayConfig struct {
 
 	// OnRestart is called once for each restart of the server, from the sampling goroutine; it must not block.
 	OnRestart func()
+	// OnSample is told of every sample, of a failed one too, from the sampling goroutine; it must not block.
+	OnSample func(RelaySnapshot)
 }
 
 // Relay samples a server's own metrics and exposes them under one set of names, whatever the engine. A sample is
@@ -202,6 +204,13 @@ func (r *Relay) sample(ctx context.Context) {
 		r.log.recovered()
 	}
 	r.state.Store(after)
+	if r.cfg.OnSample != nil {
+		snapshot := r.Last()
+		if after == nil {
+			snapshot.Err, snapshot.Version, snapshot.Model = err.Error(), r.identity.version, r.identity.model
+		}
+		r.cfg.OnSample(snapshot)
+	}
 }
 
 // trySample takes one sample; a panic in it is a failure of the relay, not of the process.
@@ -399,9 +408,16 @@ type RelaySnapshot struct {
 	// What the server last said; nil where it is unknown or too old.
 	Running, Waiting *float64 // summed over its engines
 	KVUsage          *float64 // of its fullest engine, 0 to 1
+	// Counters, summed over its engines.
+	PromptTokens, GenerationTokens, Preemptions *float64
 
 	EngineType Engine // empty while unknown
 	Version    string
+	Model      string // as configured, or the first that it lists
+	// Launch is what the first engine shows of how it was launched, under the label names of llm_server_info; nil
+	// where it shows nothing.
+	Launch map[string]string
+
 	SampledAt  time.Time // of the last good scrape; zero before it
 	LastChange time.Time
 }
@@ -417,12 +433,16 @@ func (r *Relay) Last() RelaySnapshot {
 		return snapshot
 	}
 	snapshot.Up, snapshot.Err = st.up, st.err
-	snapshot.EngineType, snapshot.Version = st.engine, st.version
+	snapshot.EngineType, snapshot.Version, snapshot.Model = st.engine, st.version, st.model
 	snapshot.SampledAt, snapshot.LastChange = st.scrapedAt, st.changedAt
 	if reading := r.current(st); reading != nil {
 		snapshot.Running = relayKnown(reading.total(relayRunning))
 		snapshot.Waiting = relayKnown(reading.total(relayWaiting))
 		snapshot.KVUsage = relayKnown(reading.peak(relayKVUsage))
+		snapshot.PromptTokens = relayKnown(reading.total(relayPromptTokens))
+		snapshot.GenerationTokens = relayKnown(reading.total(relayGenerationTokens))
+		snapshot.Preemptions = relayKnown(reading.total(relayPreemptions))
+		snapshot.Launch = reading.launch()
 	}
 	return snapshot
 }

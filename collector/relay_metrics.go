@@ -57,6 +57,11 @@ func relayReasons() []string {
 	}
 }
 
+// relayInfoNames lists the labels of llm_server_info that are read from a page, by their number.
+func relayInfoNames() []string {
+	return []string{relayCacheDtype: "cache_dtype", relayPrefixCaching: "prefix_caching", relayBlockSize: "block_size", relayKVCacheTokens: "kv_cache_tokens"}
+}
+
 // relayMetrics turns the state of a relay into metrics.
 type relayMetrics struct {
 	relay *Relay
@@ -89,7 +94,7 @@ func newRelayMetrics(r *Relay, labels prometheus.Labels) *relayMetrics {
 				"It stands still when the server hangs, but also when it is idle: read it together with llm_probe_silence_seconds."),
 		start: desc("start_time_seconds", "Unix time at which the server's process started."),
 		info: desc("info", "What the server says of itself; constant 1.",
-			"engine_type", "version", "model_name", "cache_dtype", "prefix_caching", "block_size", "kv_cache_tokens"),
+			append([]string{"engine_type", "version", "model_name"}, relayInfoNames()...)...),
 
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "llm_server_scrape_failures_total", Help: "Failed scrapes of the server's own metrics.", ConstLabels: labels,

@@ -69,6 +69,20 @@ func (r *relayReading) tokens() float64 {
 	return prompt + generation
 }
 
+// launch is what the first engine says of its configuration; nil if it says nothing.
+func (r *relayReading) launch() map[string]string {
+	if len(r.info) == 0 {
+		return nil
+	}
+	shown := map[string]string{}
+	for f, name := range relayInfoNames() {
+		if text := r.info[0].fields[f]; text != "" {
+			shown[name] = text
+		}
+	}
+	return shown
+}
+
 // moved reports whether a gauge or counter differs from the reading before. The summaries are left out: they
 // change only together with counters.
 func (r *relayReading) moved(before *relayReading) bool {

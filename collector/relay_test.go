@@ -575,8 +575,58 @@ func TestRelayExposition(t *testing.T) {
 		}
 		one, two, usage := 1.0, 2.0, 0.0004883408619216212
 		at := time.Now().Truncate(time.Second).Add(-time.Second + time.Duration(w.phase()))
-		want := RelaySnapshot{Up: true, Healthy: true, Running: &two, Waiting: &one, KVUsage: &usage, EngineType: EngineVLLM, Version: "0.32.0", SampledAt: at, LastChange: at}
+		prompt, generation, preemptions := 72.0, 459.0, 0.0
+		want := RelaySnapshot{
+			Up: true, Healthy: true, Running: &two, Waiting: &one, KVUsage: &usage,
+			PromptTokens: &prompt, GenerationTokens: &generation, Preemptions: &preemptions,
+			EngineType: EngineVLLM, Version: "0.32.0", Model: "m", SampledAt: at, LastChange: at,
+			Launch: map[string]string{"block_size": "128", "cache_dtype": "auto", "kv_cache_tokens": "1048576", "prefix_caching": "false"},
+		}
 		if diff := cmp.Diff(want, w.relay.Last()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// OnSample is told of every sample as it was taken, good or not.
+func TestRelayOnSample(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		note := func(c *RelayConfig) {
+			c.OnSample = func(s RelaySnapshot) {
+				line := fmt.Sprintf("up=%t engine=%s version=%s model=%s err=%q", s.Up, s.EngineType, s.Version, s.Model, s.Err)
+				if s.Up {
+					line += fmt.Sprintf(" running=%v tokens=%v", *s.Running, *s.GenerationTokens)
+				}
+				told = append(told, line)
+			}
+		}
+		page := func(running, tokens int) http.HandlerFunc {
+			return relayText(fmt.Sprintf("vllm:num_requests_running %d\nvllm:generation_tokens_total %d\n", running, tokens))
+		}
+		w := relayStart(t, relayVLLM(relayTurns(page(1, 10), http.NotFound, page(2, 30))), note)
+		w.pass(3)
+		want := []string{
+			`up=true engine=vllm version=0.32.0 model=m err="" running=1 tokens=10`,
+			`up=false engine=vllm version=0.32.0 model=m err="the server answered \"404 Not Found\""`,
+			`up=true engine=vllm version=0.32.0 model=m err="" running=2 tokens=30`,
+		}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Error(diff)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var told []RelaySnapshot
+		w := relayStart(t, func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Path != "/v1/models" {
+				http.NotFound(w, req)
+				return
+			}
+			_, _ = io.WriteString(w, `{"data":[{"id":"m","owned_by":"someone"}]}`)
+		}, func(c *RelayConfig) { c.OnSample = func(s RelaySnapshot) { told = append(told, s) } })
+		w.pass(1)
+		want := []RelaySnapshot{{Model: "m", Err: `the server is none of vllm, sglang and llamacpp: it signs its models with "someone"`}}
+		if diff := cmp.Diff(want, told); diff != "" {
 			t.Error(diff)
 		}
 	})

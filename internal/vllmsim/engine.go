@@ -3,7 +3,6 @@ package vllmsim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 )
@@ -14,72 +13,43 @@ var (
 	ErrEngineDead = errors.New("engine died")
 )
 
-// blockSize is the size of a KV cache block in tokens: vLLM's default on a GPU.
-const blockSize = 16
-
-// Engine is a scheduler in the manner of vLLM's: first come, first served; running requests first, then
-// admissions while the token budget of the step lasts; long prompts prefilled in chunks. Requests reserve the
-// KV cache that they may need, so nothing is ever preempted. An idle engine does not step.
+// Engine runs the scheduler by the clock, for as many callers as there are.
 type Engine struct {
-	model Model
-	wake  chan struct{} // holds one element if something changed since the loop looked
-	done  chan struct{} // closed when the loop has ended
+	wake chan struct{} // holds one element if something changed since the loop looked
+	done chan struct{} // closed when the loop has ended
 
-	mu      sync.Mutex
-	waiting []*task
-	paused  bool
-	slow    float64
-	dead    error // why the loop ends
-	stats   Stats // as of the last step
-
-	running []*task // the loop's own
-	kvUsed  int     // blocks reserved by running requests; the loop's own
-}
-
-// task is a request on its way through the engine.
-type task struct {
-	Request
-	stream    *Stream
-	timings   Timings
-	computed  int // prompt tokens done, cached ones included
-	generated int
-	chunk     int // prompt tokens computed by the step under way
+	mu     sync.Mutex
+	rules  scheduler
+	paused bool
+	dead   error // why the loop ends
 }
 
 // NewEngine starts an engine. Close ends it.
 func NewEngine(m Model) *Engine {
 	e := &Engine{
-		model: m,
 		wake:  make(chan struct{}, 1),
 		done:  make(chan struct{}),
-		slow:  1,
-		stats: newStats(),
+		rules: newScheduler(m),
 	}
+	e.rules.gone = func(t *task) bool { return t.stream.ctx.Err() != nil }
+	e.rules.deliver = func(t *task, event Event) { t.stream.deliver(event, t.timings) }
 	go e.run()
 	return e
 }
 
 // Submit queues a request. Cancelling ctx aborts it.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
-	if r.PromptTokens < 1 || r.OutputTokens < 1 {
-		return nil, fmt.Errorf("request for %d output tokens after %d prompt tokens: both must be positive", r.OutputTokens, r.PromptTokens)
+	r, err := r.withDefaults()
+	if err != nil {
+		return nil, err
 	}
-	if r.MaxTokens == 0 {
-		r.MaxTokens = r.OutputTokens
-	}
-	if r.FinishReason == "" {
-		r.FinishReason = "length"
-	}
-	r.CachedTokens = min(r.CachedTokens, r.PromptTokens-1) // the last token is always computed
-	t := &task{Request: r, stream: newStream(ctx), computed: r.CachedTokens}
-	t.timings.Arrived = time.Now()
-
+	t := &task{Request: r, stream: newStream(ctx)}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.dead != nil {
 		return nil, e.dead
 	}
-	e.waiting = append(e.waiting, t)
+	e.rules.submit(t, time.Now())
 	e.poke()
 	return t.stream, nil
 }
@@ -88,14 +58,14 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 func (e *Engine) Queued() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.waiting)
+	return len(e.rules.waiting)
 }
 
 // Stats is what the engine has done, as of its last step.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.stats.clone()
+	return e.rules.stats.clone()
 }
 
 // SetPaused stops or resumes stepping. A paused engine still accepts requests.
@@ -110,7 +80,7 @@ func (e *Engine) SetPaused(paused bool) {
 func (e *Engine) SetSlowdown(factor float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.slow = factor
+	e.rules.slow = factor
 }
 
 // Err is [ErrEngineDead] or [ErrClosed] once the engine has ended.
@@ -148,26 +118,8 @@ func (e *Engine) poke() {
 func (e *Engine) run() {
 	defer close(e.done)
 	defer e.failAll()
-	for {
-		if !e.waitFor(e.hasWork) {
-			return
-		}
-		start := time.Now()
-		for e.busy() {
-			if !e.sleepUntil(start.Add(e.model.Window)) {
-				return
-			}
-			step := e.plan(start)
-			end := start.Add(step.time)
-			if !e.sleepUntil(end) || !e.waitFor(e.mayStep) {
-				return
-			}
-			if now := time.Now(); now.Sub(end) > step.time { // it was paused, or the machine was
-				end = now
-			}
-			e.finish(step, end)
-			start = end
-		}
+	for e.waitFor(e.hasWork) && e.sleepUntil(e.due()) && e.waitFor(e.mayStep) {
+		e.advance()
 	}
 }
 
@@ -189,12 +141,28 @@ func (e *Engine) waitFor(condition func() bool) bool {
 
 func (e *Engine) mayStep() bool { return !e.paused }
 
-func (e *Engine) hasWork() bool { return !e.paused && (len(e.waiting) > 0 || len(e.running) > 0) }
+func (e *Engine) hasWork() bool {
+	_, do := e.rules.due()
+	return do != nil
+}
 
-func (e *Engine) busy() bool {
+func (e *Engine) due() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.waiting) > 0 || len(e.running) > 0
+	at, _ := e.rules.due()
+	return at
+}
+
+// advance does what is due, at the time it was due; later if the engine was paused, or the machine was.
+func (e *Engine) advance() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at, do := e.rules.due()
+	if late := time.Since(at); late > e.rules.patience() {
+		e.rules.delay(late)
+		at = at.Add(late)
+	}
+	do(at)
 }
 
 // sleepUntil sleeps, and reports whether the engine is still alive.
@@ -216,151 +184,11 @@ func (e *Engine) sleepUntil(deadline time.Time) bool {
 	}
 }
 
-// step is what one engine step does.
-type step struct {
-	time     time.Duration
-	decoding []*task
-	prefill  []*task
-}
-
-// plan composes a step: running requests first, then those that wait, while budget, slots and cache last.
-func (e *Engine) plan(start time.Time) step {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.dropAborted()
-	var s step
-	budget, prefillTokens, admitted := e.model.TokenBudget, 0, 0
-	prefill := func(t *task) {
-		t.chunk = min(t.PromptTokens-t.computed, budget)
-		budget -= t.chunk
-		prefillTokens += t.chunk
-		s.prefill = append(s.prefill, t)
-	}
-	for _, t := range e.running {
-		switch {
-		case t.generated > 0:
-			budget--
-			s.decoding = append(s.decoding, t)
-		case budget > 0:
-			prefill(t)
-		}
-	}
-	for len(e.waiting) > 0 && budget > 0 && e.admits(e.waiting[0]) {
-		t := e.waiting[0]
-		e.waiting = e.waiting[1:]
-		e.running = append(e.running, t)
-		e.kvUsed += t.blocks()
-		t.timings.Scheduled = start
-		if t.timings.Arrived.After(start) { // within the window
-			t.timings.Scheduled = t.timings.Arrived
-		}
-		e.stats.admit(t)
-		admitted++
-		prefill(t)
-	}
-	s.time = time.Duration(float64(e.model.stepTime(len(s.decoding), prefillTokens, admitted)) * e.slow)
-	return s
-}
-
-// admits reports whether a waiting request may start. One that is larger than the cache runs alone.
-func (e *Engine) admits(t *task) bool {
-	fits := e.kvUsed+t.blocks() <= e.model.KVTokens/blockSize || len(e.running) == 0
-	return len(e.running) < e.model.RunningCap && fits
-}
-
-// blocks is how much KV cache the request may need.
-func (t *task) blocks() int { return (t.PromptTokens + t.MaxTokens + blockSize - 1) / blockSize }
-
-// used is how much KV cache the request fills now.
-func (t *task) used() int { return (t.computed + t.generated + blockSize - 1) / blockSize }
-
-// dropAborted forgets the requests whose callers have gone. vLLM counts them nowhere.
-func (e *Engine) dropAborted() {
-	e.waiting = keep(e.waiting, func(t *task) bool { return t.stream.ctx.Err() == nil })
-	e.running = keep(e.running, func(t *task) bool {
-		if t.stream.ctx.Err() == nil {
-			return true
-		}
-		e.kvUsed -= t.blocks()
-		return false
-	})
-}
-
-func keep(tasks []*task, wanted func(*task) bool) []*task {
-	kept := tasks[:0]
-	for _, t := range tasks {
-		if wanted(t) {
-			kept = append(kept, t)
-		}
-	}
-	clear(tasks[len(kept):])
-	return kept
-}
-
-// finish delivers the tokens of a step that ends now, and publishes what the engine is doing.
-func (e *Engine) finish(s step, now time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.dropAborted()
-	tokens := 0
-	for _, t := range s.prefill {
-		t.computed += t.chunk
-		if t.computed == t.PromptTokens {
-			t.timings.FirstToken = now
-			e.stats.firstToken(t, now)
-			tokens += t.PromptTokens
-			tokens += e.emit(t, now)
-		}
-	}
-	for _, t := range s.decoding {
-		tokens += e.emit(t, now)
-	}
-	e.running = keep(e.running, func(t *task) bool {
-		if t.generated < t.OutputTokens {
-			return true
-		}
-		e.kvUsed -= t.blocks()
-		e.stats.finished(t)
-		return false
-	})
-	if tokens > 0 {
-		e.stats.IterationTokens.observe(float64(tokens))
-	}
-	e.publish()
-}
-
-// emit delivers one token to the request and returns how many that were: none if its caller has gone.
-func (e *Engine) emit(t *task, now time.Time) int {
-	if t.stream.ctx.Err() != nil {
-		return 0
-	}
-	if t.generated > 0 {
-		e.stats.InterToken.observe(now.Sub(t.timings.LastToken).Seconds())
-	}
-	t.generated++
-	t.timings.LastToken = now
-	e.stats.GenerationTokens++
-	t.stream.deliver(Event{Token: t.generated, At: now, Last: t.generated == t.OutputTokens}, t.timings)
-	return 1
-}
-
-// publish sets the gauges. vLLM makes them once a step, so those of a hung engine stand still.
-func (e *Engine) publish() {
-	used := 0
-	for _, t := range e.running {
-		used += t.used()
-	}
-	e.stats.Steps++
-	e.stats.Running = len(e.running)
-	e.stats.Waiting = len(e.waiting)
-	e.stats.KVUsage = min(1, float64(used)/float64(e.model.KVTokens/blockSize))
-}
-
 func (e *Engine) failAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, t := range append(e.waiting, e.running...) {
+	for _, t := range append(e.rules.waiting, e.rules.running...) {
 		t.stream.fail(e.dead)
 	}
-	e.waiting, e.running = nil, nil
+	e.rules.waiting, e.rules.running = nil, nil
 }

@@ -1,6 +1,10 @@
 package vllmsim
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // Model says how long an engine step takes and how much fits into one. One step decodes one token of every
 // running request and prefills as many prompt tokens as the budget leaves.
@@ -12,12 +16,25 @@ type Model struct {
 	// A step takes Base + PerDecode·decoding requests + PerPrefill·prefill tokens + PerAdmission·new requests.
 	Base         time.Duration
 	PerDecode    time.Duration
+	PerContext   time.Duration
 	PerPrefill   time.Duration
 	PerAdmission time.Duration
 
 	// Window is how long after a step began a request may still join it. It makes requests that arrive together
 	// run together, as they do behind a real API server. It does not lengthen the step.
 	Window time.Duration
+
+	// Async composes a step when the one before it begins, as vLLM's --async-scheduling does (its default on a
+	// GPU): the GPU never waits for the scheduler, but a request joins the step after the next at the earliest.
+	Async bool
+}
+
+// Work is what one engine step does.
+type Work struct {
+	Decoding int // requests that decode one token each
+	Context  int // tokens that those have in the KV cache together
+	Prefill  int // prompt tokens
+	Admitted int // requests whose first step it is
 }
 
 // DefaultModel is Qwen3.5-4B on one A10 under vLLM 0.27, fitted to published measurements of that pair
@@ -50,7 +67,26 @@ func DemoModel() Model {
 	}
 }
 
-func (m Model) stepTime(decoding, prefillTokens, admitted int) time.Duration {
-	return m.Base + time.Duration(decoding)*m.PerDecode + time.Duration(prefillTokens)*m.PerPrefill +
-		time.Duration(admitted)*m.PerAdmission
+// StepTime is how long a step takes.
+func (m Model) StepTime(w Work) time.Duration {
+	return m.Base +
+		time.Duration(w.Decoding)*m.PerDecode + time.Duration(w.Context)*m.PerContext +
+		time.Duration(w.Prefill)*m.PerPrefill + time.Duration(w.Admitted)*m.PerAdmission
+}
+
+// Validate tells what keeps the model from running a request.
+func (m Model) Validate() error {
+	var problems []error
+	need := func(ok bool, format string, value any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, value))
+		}
+	}
+	need(m.RunningCap > 0, "running cap %d: must be at least 1", m.RunningCap)
+	need(m.TokenBudget > 0, "token budget %d: must be at least 1", m.TokenBudget)
+	need(m.KVTokens >= blockSize, "KV cache of %d tokens: must hold at least one block of 16", m.KVTokens)
+	for _, d := range []time.Duration{m.Base, m.PerDecode, m.PerContext, m.PerPrefill, m.PerAdmission, m.Window} {
+		need(d >= 0, "step cost %v: must not be negative", d)
+	}
+	return errors.Join(problems...)
 }

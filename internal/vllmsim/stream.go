@@ -1,7 +1,9 @@
 package vllmsim
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -14,6 +16,17 @@ type Request struct {
 	MaxTokens    int // what was asked for, if that differs from OutputTokens; only for the histogram of it
 	// FinishReason is that of a request that runs to its end: "length" if empty.
 	FinishReason string
+}
+
+// withDefaults fills in what was left out. It fails if the request asks for nothing.
+func (r Request) withDefaults() (Request, error) {
+	if r.PromptTokens < 1 || r.OutputTokens < 1 {
+		return r, fmt.Errorf("request for %d output tokens after %d prompt tokens: both must be positive", r.OutputTokens, r.PromptTokens)
+	}
+	r.MaxTokens = cmp.Or(r.MaxTokens, r.OutputTokens)
+	r.FinishReason = cmp.Or(r.FinishReason, "length")
+	r.CachedTokens = min(r.CachedTokens, r.PromptTokens-1) // the last token is always computed
+	return r, nil
 }
 
 // Event is one generated token.

@@ -187,7 +187,7 @@ func (a *answer) arrived(at time.Time) {
 	switch c := &a.chunk; {
 	case len(c.content) > 0 || c.tools:
 		if a.reasoned && !a.answered {
-			res.FirstAnswer = at
+			res.FirstAnswer, res.AnswerToken = at, a.tokens-1
 		}
 		a.answered = true
 	case len(c.reasoning) > 0:
@@ -240,12 +240,6 @@ func (a *answer) judgeShape() {
 	// Token events are fewer than tokens where an event carries several, so without usage only the server's own
 	// word, "stop", says that an answer is short.
 	short := res.OutputTokens < a.want.OutputTokens && (res.TokenSource == FromUsage || res.FinishReason == "stop")
-	fast := 0
-	for _, gap := range res.Gaps {
-		if gap < coalescedGap {
-			fast++
-		}
-	}
 	for _, doubt := range []struct {
 		holds  bool
 		reason Suspect
@@ -254,11 +248,22 @@ func (a *answer) judgeShape() {
 		{short, SuspectShortOutput},
 		{res.OutputTokens > a.want.OutputTokens, SuspectLongOutput},
 		{res.CachedTokens > 0, SuspectCachedPrompt},
-		{len(res.Gaps) >= minCoalescedGaps && 2*fast > len(res.Gaps) && !res.Suspect.Has(SuspectReaderLate), SuspectCoalesced},
+		{coalesced(res.Gaps) && !res.Suspect.Has(SuspectReaderLate), SuspectCoalesced},
 		{!a.varied && a.repeated >= minDegenerate, SuspectDegenerate},
 	} {
 		if doubt.holds {
 			res.Suspect |= doubt.reason
 		}
 	}
+}
+
+// coalesced tells a stream that a proxy sends on in pieces of its own.
+func coalesced(gaps []time.Duration) bool {
+	fast := 0
+	for _, gap := range gaps {
+		if gap < coalescedGap {
+			fast++
+		}
+	}
+	return len(gaps) >= minCoalescedGaps && 2*fast > len(gaps)
 }

@@ -37,6 +37,7 @@ type stampedConn struct {
 	sent       func(time.Time) // told the time of the first write after armWrite
 	written    time.Time       // when the last write returned; zero: the request has not begun
 	sending    atomic.Int64    // nanoseconds that we, not the network, kept the request back
+	writing    atomic.Int64    // nanoseconds that its writes took: nobody knows how many of them were ours
 }
 
 // received tells about one read from the kernel.
@@ -152,7 +153,25 @@ func (c *stampedConn) Write(p []byte) (int, error) {
 		held += c.heldInWrite(c.written.Sub(began))
 	}
 	c.sending.Add(int64(held))
+	c.writing.Add(int64(c.written.Sub(began)))
 	return n, err
+}
+
+// heldBack is how long we are known to have kept back the request after its start stamp; 0 where the kernel's
+// stamps do not tell our time from the network's.
+func (c *stampedConn) heldBack() time.Duration {
+	if c.kernel == nil {
+		return 0
+	}
+	return time.Duration(c.sending.Load())
+}
+
+// heldBackAtMost is how long it can have been.
+func (c *stampedConn) heldBackAtMost() time.Duration {
+	if c.kernel == nil {
+		return 0
+	}
+	return time.Duration(c.sending.Load() + c.writing.Load())
 }
 
 // heldInWrite is how much of the first write passed before its bytes left. It does not block, but the processor

@@ -275,7 +275,7 @@ func newRig(t *testing.T, dial DialFunc, target Target) *rig {
 // once sends one probe of the first workload.
 func (g *rig) once(t *testing.T) *Result {
 	t.Helper()
-	res, err := g.Once(t.Context(), g.target.Plans[0].Name)
+	res, err := g.Send(t.Context(), Order{Workload: g.target.Plans[0].Name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,9 @@
 package prober
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // lateness finds out whether the prober fell behind the stream. What one read returns has one stamp, that of
 // its last byte. If it holds several events that came in segments of their own, all but the last came earlier
@@ -9,7 +12,8 @@ import "time"
 // The server may as well have written several events at once: they came in one segment, and the stamp is
 // right for all. TCP_INFO's count of segments tells the two apart.
 type lateness struct {
-	conn *stampedConn
+	conn    *stampedConn
+	stamped bool // the kernel gives stamps
 
 	batch     int           // of reads, that the last event came with
 	events    int           // events in it so far
@@ -19,11 +23,33 @@ type lateness struct {
 	longest   time.Duration // longest gap of the batches before
 	segmented bool          // it holds more segments than one write needs
 	perhaps   bool          // it holds several segments, but one write may have needed them
+	seen      int           // token events of the stream so far
+	sure      time.Duration // longest, but of gaps between stamps that are in no doubt
 
-	late     bool // known to be
-	doubtful bool // late if the reader was behind at any time of the stream
+	late      tokenList // came earlier than their stamps say
+	doubtful  tokenList // did, if the reader was behind at any time of the stream
+	unproven  tokenList // may have, if the reader is known to have been late at another place of the stream
+	unstamped tokenList // have a time of our own, not the kernel's: the same
 	// delay is the longest time that a token event had been waiting to be read.
 	delay time.Duration
+}
+
+// tokenList lists token events by their index from 0, in order.
+type tokenList []int
+
+// add adds those from first up to end that are not in the list yet.
+func (l *tokenList) add(first, end int) {
+	if n := len(*l); n > 0 {
+		first = max(first, (*l)[n-1]+1)
+	}
+	for i := first; i < end; i++ {
+		*l = append(*l, i)
+	}
+}
+
+func (l tokenList) has(i int) bool {
+	_, found := slices.BinarySearch(l, i)
+	return found
 }
 
 const (
@@ -35,7 +61,7 @@ const (
 )
 
 func newLateness(conn *stampedConn) *lateness {
-	l := &lateness{conn: conn}
+	l := &lateness{conn: conn, stamped: conn.kernel != nil}
 	extra, long := conn.segmented()
 	l.segmented, l.perhaps = extra > 1, extra == 1 || long // one may be the headers'
 	l.batch = conn.arrival.batch
@@ -46,7 +72,7 @@ func newLateness(conn *stampedConn) *lateness {
 func (l *lateness) event(token bool) {
 	a := &l.conn.arrival
 	if a.batch != l.batch {
-		l.longest = max(l.longest, l.gap)
+		l.endBatch()
 		l.batch, l.events, l.tokens, l.segmented, l.perhaps, l.gap = a.batch, 0, 0, false, false, 0
 	}
 	l.events++
@@ -62,33 +88,66 @@ func (l *lateness) event(token bool) {
 	}
 }
 
-// judge looks at an event that shares its batch, and its stamp, with a token event before it.
+// endBatch learns from a batch how long gaps are.
+func (l *lateness) endBatch() {
+	l.longest = max(l.longest, l.gap)
+	if first := l.seen - l.tokens; l.tokens > 0 && !l.inDoubt(first-1) && !l.inDoubt(first) {
+		l.sure = max(l.sure, l.gap)
+	}
+}
+
+// judge looks at an event that shares its batch, and its stamp, with a token event before it. The stamp is that of
+// the batch's end: it is all token events before the end whose time it may not be.
 func (l *lateness) judge(a *arrival, token bool) {
+	first, end := l.seen-l.tokens, l.seen
 	switch {
 	case l.segmented && token:
-		l.late = true
+		l.late.add(first, end)
 	case l.segmented:
 		// What trails a token comes in a segment of its own, mostly a moment later. The token's stamp is late by
 		// that moment. It may have been more if the reader was, or if the gap before looks longer than all others.
-		l.late = l.late || l.longest > 0 && a.span > 2*l.longest+trailSlack
-		l.doubtful = l.doubtful || l.gap == 0 || l.gap > l.longest+lateTolerance
+		if l.longest > 0 && a.span > 2*l.longest+trailSlack {
+			l.late.add(first, end)
+		}
+		if l.gap == 0 || l.gap > l.longest+lateTolerance {
+			l.doubtful.add(first, end)
+		}
+		if l.gap > l.sure+lateTolerance || a.span > 2*l.sure+trailSlack {
+			l.unproven.add(first, end)
+		}
 	case l.perhaps && token:
-		l.doubtful = true
+		l.doubtful.add(first, end)
 	}
 }
 
 func (l *lateness) token(a *arrival) {
+	l.seen++
 	if l.tokens++; l.tokens == 1 && !l.lastToken.IsZero() {
 		l.gap = a.at.Sub(l.lastToken)
 	}
 	l.lastToken = a.at
 	l.delay = max(l.delay, a.delay)
+	if l.stamped && !a.exact && a.span > lateTolerance {
+		l.unstamped.add(l.seen-1, l.seen)
+	}
+}
+
+func (l *lateness) inDoubt(token int) bool {
+	return l.late.has(token) || l.doubtful.has(token) || l.unproven.has(token) || l.unstamped.has(token)
 }
 
 // verdict tells at the end of the stream whether any time in it is not to be trusted: that of a token, or that of
 // the start, if the processor was taken away between the look at the clock and the write.
 func (l *lateness) verdict() bool {
 	behind := l.delay > lateTolerance
-	sending := time.Duration(l.conn.sending.Load())
-	return l.late || l.doubtful && behind || l.conn.kernel != nil && sending > lateTolerance
+	return len(l.late) > 0 || len(l.doubtful) > 0 && behind || l.conn.heldBack() > lateTolerance
+}
+
+// blame lists the stamps that are not to be trusted, once the verdict is that there are any: of which token events,
+// and whether that of the start. A reader that was late at one place may have been at another, so that what would do
+// for doubt if it had kept up, does for a verdict here.
+func (l *lateness) blame() (tokens []int, sent bool) {
+	tokens = slices.Concat(l.late, l.doubtful, l.unproven, l.unstamped)
+	slices.Sort(tokens)
+	return slices.Compact(tokens), l.conn.heldBackAtMost() > lateTolerance
 }

@@ -152,8 +152,12 @@ func TestRequestThatWasHeldBack(t *testing.T) {
 			if held := time.Duration(s.sending.Load()); held < c.delay {
 				t.Errorf("held back by %v, want at least %v", held, c.delay)
 			}
-			if late := newLateness(s).verdict(); late != c.late {
+			l := newLateness(s)
+			if late := l.verdict(); late != c.late {
 				t.Errorf("late %v, want %v", late, c.late)
+			}
+			if tokens, sent := l.blame(); len(tokens) > 0 || sent != c.late {
+				t.Errorf("the start stamp is in doubt: %v, want %v; so are tokens %v", sent, c.late, tokens)
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func TestFailingProbesLeaveNothing(t *testing.T) {
 	for range 20 {
 		wg.Go(func() {
 			for i := range next {
-				res, err := rigs[i%len(rigs)].Once(t.Context(), "w")
+				res, err := rigs[i%len(rigs)].Send(t.Context(), Order{Workload: "w"})
 				if err != nil || res.Reason != kinds[i%len(rigs)].want {
 					t.Errorf("%v (%v), want %s", res, err, kinds[i%len(rigs)].want)
 				}

@@ -49,7 +49,9 @@ func (f *fit) draw(random *rand.Rand) prompt {
 }
 
 func (f *fit) message(words int, random *rand.Rand) string {
+	const wordBytes = 8 // a space and a common word, and some to spare
 	var b strings.Builder
+	b.Grow(len(lead) + words*wordBytes)
 	b.WriteString(lead)
 	for range words {
 		b.WriteByte(' ')

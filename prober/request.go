@@ -10,9 +10,12 @@ import (
 
 // request is one HTTP request of a probe, but for its headers.
 type request struct {
-	path  string
-	body  []byte
-	words int // of its prompt, in the user's message
+	path string
+	body []byte
+
+	model   string
+	words   int             // of its prompt, in the user's message
+	dropped map[string]bool // fields that it leaves out because the server refuses them
 }
 
 // message is one message of a chat.

@@ -113,8 +113,10 @@ type Result struct {
 	Sent       time.Time // first byte of the request written; TTFT and duration count from here
 	Headers    time.Time
 	FirstToken time.Time
-	// FirstAnswer is the first event that is not reasoning; zero unless reasoning came first.
+	// FirstAnswer is the first event that is not reasoning; zero unless reasoning came first. AnswerToken is its index
+	// among the token events.
 	FirstAnswer time.Time
+	AnswerToken int
 	LastToken   time.Time
 	Ended       time.Time
 
@@ -127,6 +129,13 @@ type Result struct {
 	// KernelStamps tells whether it could be known (Linux).
 	ReadDelay    time.Duration
 	KernelStamps bool
+
+	// LateTokens are the token events of a probe read late (SuspectReaderLate) whose times are not known to a
+	// millisecond: they came at their stamps or before. Indexes from 0, the first token event, rising. Gaps[i] lies
+	// between the events i and i+1. All others may be relied on; [Result.Trusted] does.
+	LateTokens []int
+	// SentLate: the probe was read late, and its request may have left a millisecond or more after Sent.
+	SentLate bool
 
 	Model        string // the model the request named
 	FinishReason string

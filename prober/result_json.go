@@ -33,6 +33,8 @@ type resultJSON struct {
 	LastToken  *float64  `json:"last_token_seconds,omitempty"`
 	Ended      *float64  `json:"ended_seconds,omitempty"`
 	Gaps       []float64 `json:"gaps_seconds,omitempty"`
+	LateTokens []int     `json:"late_tokens,omitempty"` // indexes of token events whose time is not known
+	SentLate   bool      `json:"sent_late,omitempty"`
 
 	TTFT     *float64 `json:"ttft_seconds,omitempty"`
 	TTFA     *float64 `json:"ttfa_seconds,omitempty"`
@@ -60,6 +62,7 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 		Connect:    secondsIf(r.ConnectTime()),
 		Headers:    r.sinceSent(r.Headers), FirstToken: r.sinceSent(r.FirstToken), LastToken: r.sinceSent(r.LastToken), Ended: r.sinceSent(r.Ended),
 		TTFT: secondsIf(r.TTFT()), TTFA: secondsIf(r.TTFA()), TPOT: secondsIf(r.TPOT()), Duration: secondsIf(r.Duration()),
+		LateTokens: r.LateTokens, SentLate: r.SentLate,
 		ReadDelay:    secondsIf(r.ReadDelay, r.KernelStamps),
 		PromptTokens: countIf(r.PromptTokens), CachedTokens: countIf(r.CachedTokens),
 		OutputTokens: r.OutputTokens, TokenSource: r.TokenSource, FinishReason: r.FinishReason,

@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
@@ -80,7 +81,7 @@ func NewRunner(t Target, o Options) (*Runner, error) {
 		return nil, err
 	}
 	r := &Runner{
-		target: t, opts: o, logger: logger, client: c, server: newServer(c, logger, newRandom()),
+		target: t, opts: o, logger: logger, client: c, server: newServer(c, logger),
 		drain: make(chan struct{}), warm: warmup{left: t.Warmup},
 	}
 	for i := range t.Plans {
@@ -129,11 +130,74 @@ func (r *Runner) WarmUp() {
 	}
 }
 
-// Once sends one probe of a workload now, outside the schedule and without warm-up.
-func (r *Runner) Once(ctx context.Context, workload string) (*Result, error) {
+// Order asks for one probe outside the schedule.
+type Order struct {
+	Workload  string    // name of one of the target's plans
+	Scheduled time.Time // when it is due; zero: now
+	Warmup    bool      // mark it: a success of it measures nothing
+}
+
+// Send sends one probe and returns its result once it has ended. It may be called from any number of goroutines at
+// once: neither the schedule, nor the warm-up, nor MaxInFlight has to do with it.
+//
+// The request is made first, and then sent when it is due; who calls Send a few milliseconds ahead has none of the
+// making (about 1 ms for 8,192 prompt tokens) in the start delay. The error says why nothing was sent: there is no
+// such workload, or ctx ended before the probe was due. A context that ends later abandons the probe.
+func (r *Runner) Send(ctx context.Context, o Order) (*Result, error) {
+	l, err := r.lane(o.Workload)
+	if err != nil {
+		return nil, err
+	}
+	d := r.draft(l)
+	if o.Scheduled.IsZero() {
+		o.Scheduled = time.Now()
+	}
+	if wait := time.Until(o.Scheduled); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting until a probe of workload %q is due: %w", o.Workload, context.Cause(ctx))
+		}
+	}
+	return r.probe(ctx, l, d, o.Scheduled, o.Warmup), nil
+}
+
+// Prepare finds out what probes of a workload need to know about the server, so that none of them has to: the
+// model, how prompts get their exact length, whether they fit the model's context. It sends no probe. The error is
+// what a probe would fail with, or says that this server cannot run the workload.
+func (r *Runner) Prepare(ctx context.Context, workload string) error {
+	l, err := r.lane(workload)
+	if err != nil {
+		return err
+	}
+	if _, err := r.server.learnt(ctx, &l.plan.Workload); err != nil {
+		if errors.Is(err, errAbandoned) {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("target %q: preparing workload %q: %w", r.target.Name, workload, err)
+	}
+	return nil
+}
+
+// Model is the model that a target's probes ask for.
+type Model struct {
+	Name   string // empty: the server has not been asked yet, and the target names none
+	MaxLen int    // most tokens of prompt and answer together (max_model_len); 0: not known
+}
+
+// Model tells what is known of the model so far; [Runner.Prepare] finds it out.
+func (r *Runner) Model() Model {
+	m := r.server.served()
+	m.Name = cmp.Or(m.Name, r.target.Model)
+	return m
+}
+
+func (r *Runner) lane(workload string) (*lane, error) {
 	for _, l := range r.lanes {
 		if l.plan.Name == workload {
-			return r.probe(ctx, l, time.Now(), false), nil
+			return l, nil
 		}
 	}
 	return nil, fmt.Errorf("target %q has no workload %q", r.target.Name, workload)
@@ -191,7 +255,7 @@ func (r *Runner) fire(ctx context.Context, l *lane, due time.Time) {
 		l.inFlight++
 		r.mu.Unlock()
 		r.probes.Go(func() {
-			r.probe(ctx, l, due, false)
+			r.probe(ctx, l, r.draft(l), due, false)
 			r.mu.Lock()
 			l.inFlight--
 			r.mu.Unlock()
@@ -212,7 +276,8 @@ func (r *Runner) warmUp(ctx context.Context, first *lane, due time.Time) {
 		at++
 	}
 	for {
-		ok := r.probe(ctx, r.lanes[at%len(r.lanes)], due, true).OK()
+		l := r.lanes[at%len(r.lanes)]
+		ok := r.probe(ctx, l, r.draft(l), due, true).OK()
 		r.mu.Lock()
 		if ok {
 			r.warm.left--
@@ -235,11 +300,29 @@ func (r *Runner) warmUp(ctx context.Context, first *lane, due time.Time) {
 	}
 }
 
+// draft is a probe before its start: its id and, if all is known that it takes, its request.
+type draft struct {
+	id      string
+	request request
+	made    bool
+}
+
+// draft makes as much of the next probe as can be made without asking the server. That is not part of the probe.
+func (r *Runner) draft(l *lane) draft {
+	d := draft{id: "probe-" + crand.Text()}
+	if recipe, ok := r.server.known(&l.plan.Workload); ok {
+		var err error
+		d.request, err = recipe.request(d.id)
+		d.made = err == nil // the probe itself fails if it cannot be made
+	}
+	return d
+}
+
 // probe runs one probe to its end and tells the observer.
-func (r *Runner) probe(ctx context.Context, l *lane, due time.Time, warm bool) *Result {
+func (r *Runner) probe(ctx context.Context, l *lane, d draft, due time.Time, warm bool) *Result {
 	res := &Result{
 		Probe: &Probe{
-			Target: r.target.Name, Workload: &l.plan.Workload, RequestID: "probe-" + crand.Text(),
+			Target: r.target.Name, Workload: &l.plan.Workload, RequestID: d.id,
 			Warmup: warm, Scheduled: due, Started: time.Now(),
 		},
 		PromptTokens: -1, CachedTokens: -1,
@@ -247,7 +330,7 @@ func (r *Runner) probe(ctx context.Context, l *lane, due time.Time, warm bool) *
 	r.opts.Observer.Started(res.Probe)
 	ctx, cancel := context.WithDeadlineCause(ctx, res.Started.Add(l.plan.Timeout), fmt.Errorf("%w: no end after %s", errTimeout, l.plan.Timeout))
 	defer cancel()
-	err := r.attempt(ctx, l, res)
+	err := r.attempt(ctx, l, d, res)
 	res.Ended = time.Now()
 	var f *failure
 	var unfit *unfitError
@@ -278,7 +361,7 @@ func (r *Runner) probe(ctx context.Context, l *lane, due time.Time, warm bool) *
 
 // attempt sends the request, and sends it again without a field that the server refuses if that changes nothing
 // of its shape. A panic is a failure like any other.
-func (r *Runner) attempt(ctx context.Context, l *lane, res *Result) (err error) {
+func (r *Runner) attempt(ctx context.Context, l *lane, d draft, res *Result) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			level.Error(r.logger).Log("msg", "panic in a probe", "panic", p, "stack", string(debug.Stack()))
@@ -287,10 +370,17 @@ func (r *Runner) attempt(ctx context.Context, l *lane, res *Result) (err error) 
 	}()
 	w := &l.plan.Workload
 	for {
-		var req request
-		if req, res.Model, err = r.server.request(ctx, w, res.RequestID); err != nil {
-			return err
+		if !d.made {
+			recipe, err := r.server.learnt(ctx, w)
+			if err != nil {
+				return err
+			}
+			if d.request, err = recipe.request(d.id); err != nil {
+				return err
+			}
 		}
+		req := d.request
+		res.Model = req.model
 		if err = r.client.stream(ctx, req, l.plan.StallTimeout, res, r.opts.Observer); err == nil {
 			r.server.correct(res, req.words)
 			return nil
@@ -299,15 +389,18 @@ func (r *Runner) attempt(ctx context.Context, l *lane, res *Result) (err error) 
 		if !errors.As(err, &f) || f.reason != ReasonBadRequest {
 			return err
 		}
-		drop, advice := r.server.refused(w, res.Body)
+		drop, advice := refusedField(w, res.Body, req.dropped)
 		if advice != "" {
 			return fmt.Errorf("%w (%s)", err, advice)
 		}
-		if drop == "" || !r.server.drop(drop) {
+		if drop == "" {
 			return err
 		}
-		level.Warn(r.logger).Log("msg", "the server refuses a field, sending without it", "workload", w.Name, "field", drop, "err", err)
+		if r.server.drop(drop) { // else a probe beside this one has learnt it first
+			level.Warn(r.logger).Log("msg", "the server refuses a field, sending without it", "workload", w.Name, "field", drop, "err", err)
+		}
 		res.Suspect |= SuspectFieldRefused
 		res.Body, res.Status, res.Sent = "", 0, time.Time{}
+		d.made = false
 	}
 }

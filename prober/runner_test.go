@@ -416,9 +416,9 @@ func TestObserverIsToldInOrder(t *testing.T) {
 	})
 }
 
-func TestOnceNeedsAKnownWorkload(t *testing.T) {
+func TestSendNeedsAKnownWorkload(t *testing.T) {
 	g := newRig(t, (&fakeServer{}).dial, target())
-	if _, err := g.Once(t.Context(), "x"); err == nil || err.Error() != `target "t" has no workload "x"` {
+	if _, err := g.Send(t.Context(), Order{Workload: "x"}); err == nil || err.Error() != `target "t" has no workload "x"` {
 		t.Errorf("error %v", err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -18,7 +18,7 @@ import (
 type server struct {
 	client *client
 	logger log.Logger
-	asking chan struct{} // held while the server is asked, so that probes that start together ask once
+	asking chan struct{} // held while the server is asked, so that probes that start together ask once; not else
 
 	mu      sync.Mutex
 	model   string
@@ -26,8 +26,7 @@ type server struct {
 	asked   bool
 	fits    map[string]*fit
 	unfit   map[string]unfit // workloads that cannot run here
-	dropped map[string]bool
-	random  *rand.Rand
+	dropped map[string]bool  // replaced, never changed: requests keep it
 }
 
 // unfitRecheck is when a workload that the server cannot run is looked at again.
@@ -49,9 +48,9 @@ type unfitError struct {
 func (e *unfitError) Error() string { return e.err.Error() }
 func (e *unfitError) Unwrap() error { return e.err }
 
-func newServer(c *client, logger log.Logger, random *rand.Rand) *server {
+func newServer(c *client, logger log.Logger) *server {
 	return &server{
-		client: c, logger: logger, random: random, asking: make(chan struct{}, 1),
+		client: c, logger: logger, asking: make(chan struct{}, 1),
 		fits: map[string]*fit{}, unfit: map[string]unfit{}, dropped: map[string]bool{},
 	}
 }
@@ -63,7 +62,14 @@ func (s *server) forget() {
 	s.asked, s.model, s.maxLen = false, "", 0
 	clear(s.fits)
 	clear(s.unfit)
-	clear(s.dropped)
+	s.dropped = map[string]bool{}
+}
+
+// served is the model that the server was found to serve.
+func (s *server) served() Model {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Model{Name: s.model, MaxLen: s.maxLen}
 }
 
 // runs reports whether the workload can run here as far as is known.
@@ -74,38 +80,57 @@ func (s *server) runs(w *Workload) bool {
 	return !found || time.Now().After(unfit.until)
 }
 
-// request makes the next request of a workload. It asks the server first, if it has not been asked. The error
-// has a reason (failure), or is an unfitError the first time that is found.
-func (s *server) request(ctx context.Context, w *Workload, salt string) (r request, model string, err error) {
+// recipe is what requests of a workload are made of on one server. It is a copy, so that a request is made, which
+// takes a millisecond for a long prompt, while nobody waits for it.
+type recipe struct {
+	workload *Workload
+	model    string
+	fit      fit
+	dropped  map[string]bool
+}
+
+// request makes a request whose prompt is new.
+func (r *recipe) request(salt string) (request, error) {
+	req, err := r.workload.build(r.model, r.fit.draw(newRandom()), salt, r.dropped)
+	if err != nil {
+		return request{}, &failure{ReasonInternal, err}
+	}
+	req.model, req.words, req.dropped = r.model, r.fit.user, r.dropped
+	return req, nil
+}
+
+// known returns the recipe of a workload; ok is false where the server must be asked first.
+func (s *server) known(w *Workload) (r recipe, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.fits[w.Name]
+	_, unfit := s.unfit[w.Name]
+	if !s.asked || s.model == "" || f == nil || unfit || s.tooLong(w) {
+		return r, false
+	}
+	return recipe{w, s.model, *f, s.dropped}, true
+}
+
+// learnt returns the recipe of a workload, and asks the server for what is not known of it. The error has a reason
+// (failure), or is an unfitError.
+func (s *server) learnt(ctx context.Context, w *Workload) (recipe, error) {
+	if r, ok := s.known(w); ok {
+		return r, nil
+	}
 	select {
 	case s.asking <- struct{}{}:
 		defer func() { <-s.asking }()
 	case <-ctx.Done():
-		return r, "", classify(ctx, phaseRequest, ctx.Err())
+		return recipe{}, classify(ctx, phaseRequest, ctx.Err())
 	}
 	for { // what was learnt may be forgotten at any time
+		if r, ok := s.known(w); ok {
+			return r, nil
+		}
 		if err := s.ask(ctx, w); err != nil {
-			return r, "", err
-		}
-		if r, model, ok, err := s.build(w, salt); ok {
-			return r, model, err
+			return recipe{}, err
 		}
 	}
-}
-
-// build makes a request of what is known; ok is false where too little is.
-func (s *server) build(w *Workload, salt string) (r request, model string, ok bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.fits[w.Name]
-	if f == nil || s.model == "" {
-		return r, "", false, nil
-	}
-	if r, err = w.build(s.model, f.draw(s.random), salt, s.dropped); err != nil {
-		return r, "", true, &failure{ReasonInternal, err}
-	}
-	r.words = f.user
-	return r, s.model, true, nil
 }
 
 // ask finds out what is not known yet. Only one probe of a target does so at a time.
@@ -180,7 +205,7 @@ func (s *server) askModel(ctx context.Context) error {
 // findFit finds how prompts of the workload get their length: exactly where the server can count tokens, else
 // by a guess that usage will correct.
 func (s *server) findFit(ctx context.Context, w *Workload) (*fit, error) {
-	f, err := findFit(ctx, w, s.counter(w), s.random)
+	f, err := findFit(ctx, w, s.counter(w), newRandom())
 	if errors.Is(err, errNoTokenizer) {
 		level.Info(s.logger).Log("msg", "prompt length is corrected by the server's usage instead of its tokenizer", "workload", w.Name, "err", err)
 		return guess(w), nil
@@ -196,11 +221,16 @@ func (s *server) findFit(ctx context.Context, w *Workload) (*fit, error) {
 func (s *server) checkLength(w *Workload) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.maxLen > 0 && w.PromptTokens+w.OutputTokens > s.maxLen {
+	if s.tooLong(w) {
 		return &unfitError{err: fmt.Errorf("prompt_tokens %d and output_tokens %d are %d together; model %q takes at most %d (max_model_len)",
 			w.PromptTokens, w.OutputTokens, w.PromptTokens+w.OutputTokens, s.model, s.maxLen)}
 	}
 	return nil
+}
+
+// tooLong needs the lock.
+func (s *server) tooLong(w *Workload) bool {
+	return s.maxLen > 0 && w.PromptTokens+w.OutputTokens > s.maxLen
 }
 
 // counter counts tokens with the server's /tokenize endpoint.
@@ -249,15 +279,9 @@ func (s *server) drop(field string) bool {
 	if s.dropped[field] {
 		return false
 	}
+	s.dropped = maps.Clone(s.dropped)
 	s.dropped[field] = true
 	return true
-}
-
-// refused finds the field that an error names; see refusedField.
-func (s *server) refused(w *Workload, body string) (drop, advice string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return refusedField(w, body, s.dropped)
 }
 
 // learn draws conclusions from a result: a failure that another server would explain makes the next probe ask

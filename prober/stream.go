@@ -111,6 +111,7 @@ func (s *streaming) read(ctx context.Context) error {
 	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, late.delay
 	if late.verdict() {
 		res.Suspect |= SuspectReaderLate
+		res.LateTokens, res.SentLate = late.blame()
 	}
 	return s.answer.finish(cut, s.explain(ctx, err))
 }

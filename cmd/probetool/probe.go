@@ -104,9 +104,9 @@ func ourFlags() *strings.Replacer {
 // once sends the probe. A prompt whose length the server had to be asked for by a probe (it has no tokenizer to
 // ask) is sent a second time, corrected.
 func (p *probe) once(ctx context.Context, runner *prober.Runner, workload string) (*prober.Result, error) {
-	res, err := runner.Once(ctx, workload)
+	res, err := runner.Send(ctx, prober.Order{Workload: workload})
 	if err == nil && res.OK() && res.Suspect.Has(prober.SuspectPromptLength) {
-		return runner.Once(ctx, workload)
+		return runner.Send(ctx, prober.Order{Workload: workload})
 	}
 	return res, err
 }

@@ -121,13 +121,14 @@ func proberRole(config json.RawMessage, ready func(string)) (any, error) {
 	}
 	ctx := context.Background()
 	// The first probe finds out what the server can do. The scheduled ones of a daemon do not.
-	if first, err := runner.Once(ctx, workload); err != nil || !first.OK() {
+	order := prober.Order{Workload: workload}
+	if first, err := runner.Send(ctx, order); err != nil || !first.OK() {
 		return nil, fmt.Errorf("the first probe failed: %w", errors.Join(err, first.Err))
 	}
 	ready("")
 	results := make([]*prober.Result, c.Streams*c.Rounds)
 	r, err := c.measured(func() error {
-		c.schedule(func(i int) { results[i], _ = runner.Once(ctx, workload) })
+		c.schedule(func(i int) { results[i], _ = runner.Send(ctx, order) })
 		return nil
 	})
 	for _, res := range results {

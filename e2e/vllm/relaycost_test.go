@@ -157,7 +157,7 @@ func (u users) run(t *testing.T, streams int, length time.Duration) round {
 	for range streams {
 		wait.Go(func() {
 			for ctx.Err() == nil {
-				r, err := u.runner.Once(ctx, u.workload)
+				r, err := u.runner.Send(ctx, prober.Order{Workload: u.workload})
 				if err != nil || !r.OK() && !r.Abandoned {
 					t.Errorf("a user's request failed: %v %v", err, r.Err)
 					return

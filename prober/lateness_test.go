@@ -1,0 +1,132 @@
+package prober
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// reading is one read of a stream as the judgement of lateness sees it.
+type reading struct {
+	at       int    // milliseconds: the stamp
+	span     int    // milliseconds that what it holds may have come over
+	delay    int    // milliseconds that it waited
+	segments int    // that it came in
+	waiting  int    // segments that came before it was looked at, and are still to be read
+	events   string // t: a token event, u: one without tokens, as usage
+	ours     bool   // the stamp is not the kernel's
+}
+
+// judged plays readings to a new judgement.
+func judged(readings []reading) *lateness {
+	const size = 100 // bytes of a segment
+	conn := &stampedConn{arrival: arrival{batch: 1, exact: true}}
+	came := 1 // the headers
+	look := func(waiting int) {
+		conn.last.Store(&segments{count: came + waiting, waiting: waiting * size, full: 1448})
+	}
+	look(0)
+	l := newLateness(conn)
+	l.stamped = true
+	start := time.Now()
+	for _, r := range readings {
+		conn.counts.least += conn.counts.leastFor(conn.arrival.bytes)
+		conn.arrival = arrival{
+			batch: conn.arrival.batch + 1, bytes: size, at: start.Add(time.Duration(r.at) * time.Millisecond), exact: !r.ours,
+			span: time.Duration(r.span) * time.Millisecond, delay: time.Duration(r.delay) * time.Millisecond,
+		}
+		came += r.segments
+		look(r.waiting)
+		for _, event := range r.events {
+			l.event(event == 't')
+		}
+	}
+	return l
+}
+
+// Which stamps are not to be trusted once a probe was read late. The others are those of the last byte of a read, of
+// what came in one piece, or of what cannot have come more than a millisecond before.
+func TestBlame(t *testing.T) {
+	tick := reading{at: 10, span: 10, segments: 1, events: "t"} // a token that was read in time
+	at := func(ms int, r reading) reading { r.at = ms; return r }
+	two := reading{span: 20, segments: 2, events: "tt"} // two tokens that came one after the other
+	for _, c := range []struct {
+		name     string
+		readings []reading
+		late     bool
+		tokens   []int
+	}{
+		{"every token in a read of its own", []reading{tick, at(20, tick), at(30, tick)}, false, nil},
+		{"two tokens in one read", []reading{tick, at(30, two), at(40, tick)}, true, []int{1}},
+		{"three tokens in one read", []reading{tick, {at: 40, span: 30, segments: 3, events: "ttt"}, at(50, tick)}, true, []int{1, 2}},
+		{"the first two tokens in one read", []reading{at(30, two), at(40, tick)}, true, []int{0}},
+		{"two tokens written at once", []reading{tick, {at: 20, span: 10, segments: 1, events: "tt"}}, false, nil},
+		{"two tokens within a millisecond", []reading{tick, {at: 20, span: 1, segments: 2, events: "tt"}}, false, nil},
+		{"two places", []reading{tick, at(30, two), at(50, two), at(60, tick)}, true, []int{1, 3}},
+		{
+			"tokens written at once, and one after them",
+			[]reading{tick, {at: 30, span: 20, segments: 2, events: "ttt"}, at(40, tick)},
+			true,
+			[]int{1, 2},
+		},
+		{"segments that were counted too early", []reading{
+			tick, {at: 20, span: 10, segments: 1, waiting: 2, events: "tt"}, at(40, two), at(50, tick),
+		}, true, []int{1, 3}},
+
+		{"usage at once after the last token", []reading{tick, at(20, tick), {at: 30, span: 10, segments: 2, events: "tu"}}, false, nil},
+		{
+			"usage after the last token, the gap is longer than all others, the reader in time",
+			[]reading{tick, at(20, tick), {at: 40, span: 20, segments: 2, events: "tu"}},
+			false, nil,
+		},
+		{
+			"usage after the last token, the gap is longer than all others, the reader was behind",
+			[]reading{tick, {at: 20, span: 10, segments: 1, delay: 5, events: "t"}, {at: 40, span: 20, segments: 2, events: "tu"}},
+			true,
+			[]int{2},
+		},
+		{
+			"usage at once after the last token of a reader that was late elsewhere",
+			[]reading{tick, at(20, tick), at(40, two), {at: 50, span: 10, segments: 2, events: "tu"}},
+			true,
+			[]int{2},
+		},
+		{
+			"usage some time after it: the gap that makes it look ordinary is one that is not known",
+			[]reading{tick, at(20, tick), at(40, two), {at: 58, span: 18, segments: 2, events: "tu"}},
+			true,
+			[]int{2, 4},
+		},
+		{
+			"usage long after the reader looked last",
+			[]reading{tick, at(20, tick), {at: 100, span: 80, segments: 2, events: "tu"}},
+			true,
+			[]int{2},
+		},
+		{"one token, and usage", []reading{{at: 10, span: 10, delay: 5, segments: 2, events: "tu"}}, true, []int{0}},
+		{"one token, and usage, the reader in time", []reading{{at: 10, span: 10, segments: 2, events: "tu"}}, false, nil},
+
+		{"a time of our own", []reading{tick, {at: 20, span: 10, segments: 1, events: "t", ours: true}, at(30, tick)}, false, nil},
+		{
+			"a time of our own where the reader was late elsewhere",
+			[]reading{tick, {at: 20, span: 10, segments: 1, events: "t", ours: true}, at(40, two), at(50, tick)},
+			true,
+			[]int{1, 2},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := judged(c.readings)
+			if late := l.verdict(); late != c.late {
+				t.Errorf("late %v, want %v", late, c.late)
+			}
+			if !c.late {
+				return
+			}
+			tokens, sent := l.blame()
+			if diff := cmp.Diff(c.tokens, tokens); diff != "" || sent {
+				t.Errorf("sent late %v, tokens (-want +got):\n%s", sent, diff)
+			}
+		})
+	}
+}

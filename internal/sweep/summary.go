@@ -3,12 +3,93 @@ package sweep
 import (
 	"encoding/json"
 	"math"
+	"time"
 )
 
 // Summary is the figures of a run. Latencies are in seconds.
 type Summary struct {
 	Levels    []LevelSummary `json:"levels"`
 	Operating []Operating    `json:"operating_points,omitempty"` // one for each load curve
+}
+
+// Summarize makes the figures of a run, the doubts about them, and the operating points for its plan's objectives.
+// It does not change the run.
+func Summarize(run *Run) Summary {
+	all := views(run)
+	levels := make([]LevelSummary, len(all))
+	for i, v := range all {
+		levels[i] = v.summarize(run)
+	}
+	return Summary{Levels: levels, Operating: operate(levels, run.Plan.SLOs, run.Facts.Before)}
+}
+
+func (v *view) summarize(run *Run) LevelSummary {
+	steady := v.steadyRate()
+	l := LevelSummary{
+		Index: v.index, Level: v.level,
+		Requests: len(v.ended), Failed: len(v.ended) - len(v.ok), Missed: v.run.Missed,
+		Reasons: v.reasons(), Suspects: v.suspects(),
+
+		PromptTokens: meanCount(v.ok, func(r *Request) int { return r.PromptTokens }),
+		OutputTokens: meanCount(v.ok, func(r *Request) int { return r.OutputTokens }),
+		CachedTokens: meanCount(v.ok, func(r *Request) int { return r.CachedTokens }),
+
+		TTFT:             v.samples[TTFT].describe(),
+		TTFTFromSchedule: v.samples[TTFTFromSchedule].describe(),
+		ITL:              v.samples[ITL].describe(),
+		TPOT:             v.samples[TPOT].describe(),
+		Duration:         v.samples[Duration].describe(),
+
+		OutputRate: v.outputRate(steady), SteadyRate: steady,
+		RequestRate: v.perSecond(len(v.ok)), Goodput: v.goodput(run.Plan.SLOs),
+
+		InFlight:    Figure(math.NaN()),
+		PeakRunning: peak(v.queue, func(s QueueSample) float64 { return s.Running }),
+		PeakWaiting: peak(v.queue, func(s QueueSample) float64 { return s.Waiting }),
+		Drain:       v.drain(),
+		Client:      v.run.Client,
+	}
+	if from, to, ok := v.steady(); ok {
+		l.InFlight = Figure(inFlight(v.sent, from, to))
+	}
+	for _, objective := range run.Plan.SLOs {
+		l.Verdicts = append(l.Verdicts, objective.verdict(v))
+	}
+	l.Doubts, l.Notes = v.doubt(&l, run)
+	return l
+}
+
+// goodput is the requests a second that by themselves held every objective.
+func (v *view) goodput(objectives []Objective) Figure {
+	if len(objectives) == 0 {
+		return Figure(math.NaN())
+	}
+	good := 0
+	for _, r := range v.ok {
+		held := true
+		for _, objective := range objectives {
+			held = held && objective.heldBy(r)
+		}
+		if held {
+			good++
+		}
+	}
+	return v.perSecond(good)
+}
+
+// drain is the time from the last request sent to the last answer's end.
+func (v *view) drain() Figure {
+	if len(v.sent) == 0 {
+		return Figure(math.NaN())
+	}
+	var sent time.Time
+	for _, r := range v.sent {
+		if at := r.Started; at.After(sent) {
+			sent = at
+		}
+	}
+	_, last := v.span()
+	return Figure(last.Sub(sent).Seconds())
 }
 
 // Figure is a figure that may be unknown: then it is NaN, in JSON null and in CSV empty.
@@ -76,16 +157,18 @@ type LevelSummary struct {
 	TPOT             Distribution `json:"tpot_seconds"`
 	Duration         Distribution `json:"duration_seconds"`
 
-	// OutputRate is the output tokens of all requests over the time from the first request sent to the last token,
-	// ramp and drain included, as other clients report it. SteadyRate counts only while the level was full: from when
-	// its load was reached to when the last request was sent.
+	// OutputRate is the output tokens of all successes over the time from the first request sent to the last token,
+	// ramp and drain included, as other clients report it. SteadyRate counts only while the level was full and settled:
+	// from the end of its first wave (one mean duration in an open loop) to when the last request was sent.
 	OutputRate  Estimate `json:"output_tokens_per_second"`
 	SteadyRate  Estimate `json:"steady_output_tokens_per_second"`
 	RequestRate Figure   `json:"requests_per_second"`
 	// Goodput is the requests a second that held every objective by themselves; NaN without objectives.
 	Goodput Figure `json:"goodput_requests_per_second"`
+	// Verdicts are on the plan's objectives, in their order.
+	Verdicts []Verdict `json:"objectives,omitempty"`
 
-	InFlight    Figure `json:"in_flight_mean"` // requests, while the level was full
+	InFlight    Figure `json:"in_flight_mean"` // requests, while the level was full and settled
 	PeakRunning Figure `json:"peak_running"`   // by the server's gauges; NaN if unknown
 	PeakWaiting Figure `json:"peak_waiting"`
 	// Drain is the time from the last request sent to the last answer's end, in seconds.
@@ -94,6 +177,15 @@ type LevelSummary struct {
 	Client Client  `json:"client"`
 	Doubts []Doubt `json:"doubts,omitempty"` // empty: the level is to be trusted
 	Notes  []Doubt `json:"notes,omitempty"`  // findings that do not make the figures wrong
+}
+
+// Verdict is whether a level holds an objective. For it a request that failed, or was due and not sent, is slower
+// than any bound, so the estimate may be above the same percentile of the successes, and infinite (in JSON null).
+type Verdict struct {
+	Objective Objective `json:"objective"` // in JSON as "ttft_p95=1s"
+	Estimate  Estimate  `json:"estimate_seconds"`
+	Held      bool      `json:"held"` // false also where the figure is unknown
+	Sure      bool      `json:"sure"` // the whole interval says so
 }
 
 // Doubt is a reason not to trust a level, or a finding about it.

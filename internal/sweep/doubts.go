@@ -1,0 +1,389 @@
+package sweep
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// The kinds of doubts: reasons not to trust a level.
+const (
+	KindFailures       = "failures"          // requests failed, at least one in 1000
+	KindMissed         = "missed"            // requests were due and not sent, at the bound on an open loop
+	KindPromptTokens   = "prompt_tokens"     // a prompt was not as long as asked
+	KindOutputTokens   = "output_tokens"     // an answer was not as long as asked
+	KindCachedTokens   = "cached_tokens"     // part of a prompt was cached, so its prefill was cheaper
+	KindSuspect        = "suspect"           // successes are suspect for another reason
+	KindClientLate     = "client_late"       // the client read tokens too late for over 1 % of the figures
+	KindStartDelay     = "start_delay"       // the client sent requests later than they were due
+	KindClientBusy     = "client_busy"       // the client used nearly all of its processors
+	KindNotFull        = "not_full"          // fewer requests in flight than the closed loop's level
+	KindWarmingUp      = "warming_up"        // the first third was slower than the last
+	KindSlowingDown    = "slowing_down"      // a closed loop's last third was slower than the first
+	KindTooFewRequests = "too_few_requests"  // too few for an upper bound of the p95
+	KindCut            = "cut"               // the level ended before its time
+	KindNothing        = "nothing_succeeded" // there is no figure at all
+)
+
+// The kinds of notes: findings that do not make the figures wrong.
+const (
+	KindSaturated   = "saturated"     // an open loop's queue was still growing, so latency depends on how long it ran
+	KindFewFailures = "few_failures"  // requests failed, fewer than one in 1000
+	KindNoP99       = "no_p99"        // too few requests for an upper bound of the p99
+	KindFewWaves    = "few_waves"     // requests enough, but few that ran one after another: intervals are wide or missing
+	KindKVCacheFull = "kv_cache_full" // the server's KV cache was full
+	KindPreemptions = "preemptions"   // the server interrupted running requests to free cache
+	KindOtherLoad   = "other_load"    // others used the server too
+)
+
+// The bounds of the checks.
+const (
+	maxFailed     = 0.001 // of the requests: too few to move a p99
+	maxLate       = 0.01  // of the figures, or of the requests as suspects of the same kind
+	maxStartDelay = 10 * time.Millisecond
+	maxBusy       = 0.8  // of the processors the client may use
+	minFull       = 0.95 // of the level, in flight
+	minDrift      = 0.05 // of a latency between the thirds of a level; less is not worth a word
+	fullCache     = 0.95
+	otherTokens   = 0.05 // of the tokens, generated for others
+	idle          = 0.05 // requests that others keep in flight, in the mean
+)
+
+// check looks for one kind of trouble in a level. It finds nothing (""), or says what it found and what to do.
+type check struct {
+	kind string
+	note bool
+	find func(v *view, l *LevelSummary, run *Run) string
+}
+
+// checks are in the order in which results should be looked at: does the figure exist, is it of the asked work, was
+// the client able to measure it, was the server settled, and are there enough of it.
+func checks() []check {
+	return []check{
+		{KindCut, false, findCut},
+		{KindNothing, false, findNothing},
+		{KindFailures, false, findFailures},
+		{KindFewFailures, true, findFewFailures},
+		{KindMissed, false, findMissed},
+		{KindPromptTokens, false, findPromptTokens},
+		{KindOutputTokens, false, findOutputTokens},
+		{KindCachedTokens, false, findCachedTokens},
+		{KindSuspect, false, findSuspects},
+		{KindClientLate, false, findClientLate},
+		{KindStartDelay, false, findStartDelay},
+		{KindClientBusy, false, findClientBusy},
+		{KindNotFull, false, findNotFull},
+		{KindWarmingUp, false, findWarmingUp},
+		{KindSlowingDown, false, findSlowingDown},
+		{KindTooFewRequests, false, findTooFew},
+		{KindSaturated, true, findSaturated},
+		{KindNoP99, true, findNoP99},
+		{KindFewWaves, true, findFewWaves},
+		{KindKVCacheFull, true, findKVCacheFull},
+		{KindPreemptions, true, findPreemptions},
+		{KindOtherLoad, true, findOtherLoad},
+	}
+}
+
+// doubt makes every check.
+func (v *view) doubt(l *LevelSummary, run *Run) (doubts, notes []Doubt) {
+	for _, c := range checks() {
+		text := c.find(v, l, run)
+		switch {
+		case text == "":
+		case c.note:
+			notes = append(notes, Doubt{c.kind, text})
+		default:
+			doubts = append(doubts, Doubt{c.kind, text})
+		}
+	}
+	return doubts, notes
+}
+
+// has reports whether a level has a doubt or note of a kind.
+func (l *LevelSummary) has(kind string) bool {
+	is := func(d Doubt) bool { return d.Kind == kind }
+	return slices.ContainsFunc(l.Doubts, is) || slices.ContainsFunc(l.Notes, is)
+}
+
+func findCut(v *view, l *LevelSummary, _ *Run) string {
+	if v.run.Cut == "" {
+		return ""
+	}
+	return fmt.Sprintf("cut short (%s) after %s: measure it again", v.run.Cut, count(l.Requests, "request"))
+}
+
+func findNothing(_ *view, l *LevelSummary, _ *Run) string {
+	if l.Requests > l.Failed {
+		return ""
+	}
+	return "no request succeeded, so there are no figures"
+}
+
+func failures(l *LevelSummary) string {
+	return fmt.Sprintf("%d of %s failed (%s)", l.Failed, count(l.Requests, "request"), tally(l.Reasons))
+}
+
+func findFailures(_ *view, l *LevelSummary, _ *Run) string {
+	if l.Failed == 0 || float64(l.Failed) < maxFailed*float64(l.Requests) {
+		return ""
+	}
+	return failures(l) + ": latencies are of those that survived; find the cause first"
+}
+
+func findFewFailures(_ *view, l *LevelSummary, _ *Run) string {
+	if l.Failed == 0 || findFailures(nil, l, nil) != "" {
+		return ""
+	}
+	return failures(l) + ": too few to move a percentile"
+}
+
+func findMissed(v *view, l *LevelSummary, _ *Run) string {
+	if l.Missed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s due and not sent, since %d were in flight: the load was below %s; raise the bound or lower the rate",
+		count(l.Missed, "request"), v.level.MaxInFlight, v.level.Load())
+}
+
+// lengths says how a count of tokens was off.
+func lengths(v *view, of string, asked int, tokens func(*Request) int) string {
+	off, low, high := 0, math.MaxInt, 0
+	for _, r := range v.ok {
+		if n := tokens(r); n >= 0 && n != asked {
+			off, low, high = off+1, min(low, n), max(high, n)
+		}
+	}
+	if off == 0 {
+		return ""
+	}
+	had := fmt.Sprint(low)
+	if low != high {
+		had = fmt.Sprintf("%d to %d", low, high)
+	}
+	return fmt.Sprintf("%d of %s had %s %s tokens, not %d", off, count(len(v.ok), "success"), had, of, asked)
+}
+
+func findPromptTokens(v *view, _ *LevelSummary, _ *Run) string {
+	text := lengths(v, "prompt", v.level.PromptTokens, func(r *Request) int { return r.PromptTokens })
+	if text == "" {
+		return ""
+	}
+	return text + ": the server did other work than asked; check the model and its chat template"
+}
+
+func findOutputTokens(v *view, _ *LevelSummary, _ *Run) string {
+	text := lengths(v, "output", v.level.OutputTokens, func(r *Request) int { return r.OutputTokens })
+	if text == "" {
+		return ""
+	}
+	return text + ": throughput and duration are of other work than asked; check that the server obeys ignore_eos and min_tokens"
+}
+
+func findCachedTokens(v *view, l *LevelSummary, _ *Run) string {
+	cached := 0
+	for _, r := range v.ok {
+		if r.CachedTokens > 0 {
+			cached++
+		}
+	}
+	if cached == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %s found part of the prompt cached (%.0f tokens in the mean): TTFT is too low; switch prefix caching off, or another seed",
+		cached, count(len(v.ok), "success"), float64(l.CachedTokens))
+}
+
+// suspicions are the reasons to doubt a success that no other check is about.
+const suspicions = prober.SuspectCoalesced | prober.SuspectUsageMismatch | prober.SuspectNoDone | prober.SuspectContentType |
+	prober.SuspectFieldRefused | prober.SuspectDegenerate | prober.SuspectOtherModel
+
+func findSuspects(v *view, l *LevelSummary, _ *Run) string {
+	found := make(map[string]int)
+	for _, name := range suspicions.Names() {
+		if n := l.Suspects[name]; n > 0 && float64(n) > maxLate*float64(len(v.ok)) {
+			found[name] = n
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("of %s some are suspect (%s): docs/definitions.md tells what each means", count(len(v.ok), "success"), tally(found))
+}
+
+func findClientLate(v *view, _ *LevelSummary, _ *Run) string {
+	c := v.run.Client
+	if c.LateTTFTRatio <= maxLate && c.LateGapsRatio <= maxLate {
+		return ""
+	}
+	return fmt.Sprintf("the client read too late for %.1f %% of the TTFTs and %.1f %% of the gaps (up to %s): those are left out; give the client more processors",
+		100*c.LateTTFTRatio, 100*c.LateGapsRatio, latency(c.ReadDelayMax))
+}
+
+func findStartDelay(v *view, _ *LevelSummary, _ *Run) string {
+	if delay := v.run.Client.StartDelayP99; delay > maxStartDelay.Seconds() {
+		return fmt.Sprintf("the client started requests late (p99 %s): the load is not as planned; give the client more processors", latency(delay))
+	}
+	return ""
+}
+
+func findClientBusy(v *view, _ *LevelSummary, _ *Run) string {
+	c := v.run.Client
+	first, last := v.span()
+	busy := c.CPUSeconds / last.Sub(first).Seconds() / float64(c.GoMaxProcs)
+	if c.GoMaxProcs == 0 || !(busy > maxBusy) {
+		return ""
+	}
+	return fmt.Sprintf("the client used %.0f %% of its %s: it may be the bottleneck; give it more", 100*busy, count(c.GoMaxProcs, "processor"))
+}
+
+func findNotFull(v *view, l *LevelSummary, _ *Run) string {
+	if !v.level.Closed() {
+		return ""
+	}
+	if len(v.sent) < v.level.Concurrency {
+		return fmt.Sprintf("only %s sent, so that the level of %d was never reached; send more", count(len(v.sent), "request"), v.level.Concurrency)
+	}
+	if !(float64(l.InFlight) < minFull*float64(v.level.Concurrency)) {
+		return ""
+	}
+	return fmt.Sprintf("%.1f requests in flight in the mean, not %d: throughput is that of the client", float64(l.InFlight), v.level.Concurrency)
+}
+
+// thirds compares the first third of a level, without the first wave of a closed loop, with the last: the name and
+// figures of the first latency whose medians differ beyond their intervals, with the slower third first if early is
+// set.
+func (v *view) thirds(early bool) string {
+	requests := v.ok[min(v.level.Concurrency, len(v.ok)):]
+	n := len(requests) / 3
+	first, last := v.measure(requests[:n]), v.measure(requests[len(requests)-n:])
+	for _, indicator := range []Indicator{TTFT, TPOT} {
+		before, after := first[indicator].percentile(0.5), last[indicator].percentile(0.5)
+		slow, fast := after, before
+		if early {
+			slow, fast = before, after
+		}
+		if slow.Low > fast.High && slow.Value > (1+minDrift)*fast.Value {
+			return fmt.Sprintf("median %s of the first third is %s, of the last %s", title(indicator),
+				latency(float64(before.Value)), latency(float64(after.Value)))
+		}
+	}
+	return ""
+}
+
+func findWarmingUp(v *view, _ *LevelSummary, _ *Run) string {
+	if text := v.thirds(true); text != "" {
+		return text + ": it was still warming up; send more warm-up requests, or measure longer"
+	}
+	return ""
+}
+
+func findSlowingDown(v *view, _ *LevelSummary, _ *Run) string {
+	if text := v.thirds(false); text != "" && v.level.Closed() {
+		return text + ": it was slowing down; measure longer, and look for throttling or load of others"
+	}
+	return ""
+}
+
+func findTooFew(v *view, l *LevelSummary, _ *Run) string {
+	if need := needed(0.95); len(v.ok) > 0 && len(v.ok) < need {
+		return fmt.Sprintf("%s: too few for a p95, which needs %d; measure longer", count(len(v.ok), "success"), need)
+	}
+	return ""
+}
+
+func findNoP99(v *view, _ *LevelSummary, _ *Run) string {
+	if need := needed(0.99); len(v.ok) >= needed(0.95) && len(v.ok) < need {
+		return fmt.Sprintf("%s: too few for an upper bound of the p99, which needs %d", count(len(v.ok), "success"), need)
+	}
+	return ""
+}
+
+func findFewWaves(v *view, l *LevelSummary, _ *Run) string {
+	if len(v.ok) < needed(0.95) || l.TTFT.P95.High.Known() {
+		return ""
+	}
+	return fmt.Sprintf("%s, with %.0f in flight, are worth fewer than the %d independent ones that an upper bound of the TTFT's p95 needs: measure longer",
+		count(len(v.ok), "success"), v.inFlight, needed(0.95))
+}
+
+// findSaturated looks for a queue that grows: of the time in which requests were sent, without the first mean
+// duration or half of it, the last third had more in flight than the one before and that more than the first, and
+// by more than Poisson arrivals differ by themselves.
+func findSaturated(v *view, l *LevelSummary, _ *Run) string {
+	if v.level.Closed() || len(v.sent) < 2 {
+		return ""
+	}
+	start, end := v.sent[0].Started, v.sent[len(v.sent)-1].Started
+	from := start.Add(min(v.meanTime(), end.Sub(start)/2))
+	third := end.Sub(from) / 3
+	if third <= 0 {
+		return ""
+	}
+	var n [3]float64
+	for i := range n {
+		n[i] = inFlight(v.sent, from.Add(time.Duration(i)*third), from.Add(time.Duration(i+1)*third))
+	}
+	if n[0] >= n[1] || n[1] >= n[2] || n[2]-n[0] < 3*math.Sqrt(n[0]) {
+		return ""
+	}
+	return fmt.Sprintf("the queue was still growing (%.0f, %.0f, %.0f in flight in the thirds of the run): latencies are those of a run this long, and rise in a longer one",
+		n[0], n[1], n[2])
+}
+
+func findKVCacheFull(v *view, _ *LevelSummary, _ *Run) string {
+	if usage := peak(v.queue, func(s QueueSample) float64 { return s.KVUsage }); usage >= fullCache {
+		return fmt.Sprintf("the KV cache was %.0f %% full: it, not compute, may bound the requests that run", 100*float64(usage))
+	}
+	return ""
+}
+
+func findPreemptions(v *view, _ *LevelSummary, run *Run) string {
+	if n := v.rise(run, func(s QueueSample) float64 { return s.Preemptions }); n > 0 {
+		return fmt.Sprintf("the server preempted %s: the KV cache is too small for this load", count(int(n), "request"))
+	}
+	return ""
+}
+
+func findOtherLoad(v *view, _ *LevelSummary, run *Run) string {
+	if b := run.Facts.Before; b != nil && b.Running+b.Waiting > idle {
+		return fmt.Sprintf("before the run others kept %.1f requests in flight (%.0f output tok/s): figures are those of what they left",
+			b.Running+b.Waiting, b.OutputTokensPerSecond)
+	}
+	ours := 0
+	for _, r := range run.Requests {
+		if r.Level == v.index {
+			ours += r.OutputTokens // warm-up too, since the last sample before the level may be amid it
+		}
+	}
+	all := v.rise(run, func(s QueueSample) float64 { return s.GenerationTokens })
+	// A failed request's tokens are not all known.
+	if len(v.ok) < len(v.sent) || !(all > (1+otherTokens)*float64(ours)) {
+		return ""
+	}
+	return fmt.Sprintf("the server generated %.0f tokens, %d of them for us: others used it too", all, ours)
+}
+
+// rise is by how much a counter rose during the level: from the last sample before it, if there is one, to the first
+// after it, or the last of the run. NaN: unknown.
+func (v *view) rise(run *Run, counter func(QueueSample) float64) float64 {
+	_, end := v.span()
+	low, high := math.NaN(), math.NaN()
+	for _, s := range run.Queue {
+		if s.Level > v.index {
+			break
+		}
+		value := counter(s)
+		if math.IsNaN(low) || !s.At.After(v.run.Start) {
+			low = value
+		}
+		high = value
+		if !s.At.Before(end) {
+			break
+		}
+	}
+	return high - low
+}

@@ -1,0 +1,134 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// indicators lists the latencies that an objective can bound, in the order in which they are shown.
+func indicators() []Indicator { return []Indicator{TTFT, TTFTFromSchedule, ITL, TPOT, Duration} }
+
+// ParseObjectives reads objectives such as "ttft_p95=1s". The error tells everything that is wrong with them.
+func ParseObjectives(texts []string) ([]Objective, error) {
+	var objectives []Objective
+	var errs []error
+	for _, text := range texts {
+		o, err := ParseObjective(text)
+		if err == nil && slices.ContainsFunc(objectives, o.same) {
+			err = fmt.Errorf("objective %q: %s is bounded twice", text, o.name())
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		objectives = append(objectives, o)
+	}
+	return objectives, errors.Join(errs...)
+}
+
+// ParseObjective reads an objective: a latency, a percentile and a duration, as "ttft_p95=1s".
+func ParseObjective(text string) (Objective, error) {
+	name, threshold, ok := strings.Cut(text, "=")
+	at := strings.LastIndex(name, "_p")
+	if !ok || at < 0 {
+		return Objective{}, fmt.Errorf(`objective %q: not of the form "ttft_p95=1s": a latency (%s), a percentile and a duration`,
+			text, names())
+	}
+	o := Objective{Indicator: Indicator(name[:at])}
+	var errs []error
+	if !slices.Contains(indicators(), o.Indicator) {
+		errs = append(errs, fmt.Errorf("unknown latency %q: it can be %s", o.Indicator, names()))
+	}
+	var err error
+	if o.Quantile, err = parsePercentile(name[at+len("_p"):]); err != nil {
+		errs = append(errs, err)
+	}
+	if o.Threshold, err = time.ParseDuration(threshold); err != nil || o.Threshold <= 0 {
+		errs = append(errs, fmt.Errorf(`%q is not a duration above 0, as "800ms" or "1.5s"`, threshold))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Objective{}, fmt.Errorf("objective %q: %w", text, err)
+	}
+	return o, nil
+}
+
+func parsePercentile(text string) (quantile float64, err error) {
+	percent, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(percent > 0 && percent < 100) {
+		return 0, fmt.Errorf(`%q is not a percentile between 0 and 100, as 50, 95 or 99.9`, text)
+	}
+	return percent / 100, nil
+}
+
+func names() string {
+	var list []string
+	for _, indicator := range indicators() {
+		list = append(list, string(indicator))
+	}
+	return strings.Join(list, ", ")
+}
+
+// String is what [ParseObjective] reads.
+func (o Objective) String() string { return o.name() + "=" + o.Threshold.String() }
+
+// name is the objective without its threshold: "ttft_p95".
+func (o Objective) name() string { return fmt.Sprintf("%s_p%s", o.Indicator, percent(o.Quantile)) }
+
+// percent writes 0.95 as "95" and 0.999 as "99.9".
+func percent(quantile float64) string {
+	return strconv.FormatFloat(math.Round(quantile*1e8)/1e6, 'f', -1, 64)
+}
+
+func (o Objective) same(other Objective) bool { return o.name() == other.name() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (o Objective) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (o *Objective) UnmarshalText(text []byte) (err error) {
+	*o, err = ParseObjective(string(text))
+	return err
+}
+
+// heldBy reports whether a request by itself holds the objective: of its gaps, the percentile by nearest rank. What
+// is not known of a request is not held.
+func (o Objective) heldBy(r *Request) bool {
+	value := r.Value(o.Indicator)
+	if o.Indicator == ITL {
+		if gaps := r.ITL(); len(gaps) > 0 {
+			sorted := slices.Sorted(slices.Values(gaps))
+			value = sorted[rank(len(sorted), o.Quantile)-1]
+		}
+	}
+	return value <= o.Threshold.Seconds()
+}
+
+// verdict judges an objective on a level. A request that failed, or was due and not sent, was slower than any bound.
+func (o Objective) verdict(v *view) Verdict {
+	bad, all := len(v.ended)-len(v.ok)+v.run.Missed, len(v.ended)+v.run.Missed
+	verdict := Verdict{Objective: o, Estimate: unknown()}
+	if len(v.ok) == 0 {
+		verdict.Sure = bad > 0
+		return verdict
+	}
+	quantile := o.Quantile * float64(all) / float64(len(v.ok)) // of the successes alone
+	if quantile > 1+1e-9 {
+		verdict.Sure = true
+		verdict.Estimate.Value = Figure(math.Inf(1))
+		return verdict
+	}
+	verdict.Estimate = v.samples[o.Indicator].percentile(min(1, quantile))
+	threshold := Figure(o.Threshold.Seconds())
+	verdict.Held = verdict.Estimate.Value <= threshold
+	if verdict.Held {
+		verdict.Sure = verdict.Estimate.High <= threshold
+	} else {
+		verdict.Sure = verdict.Estimate.Low > threshold
+	}
+	return verdict
+}

@@ -1,0 +1,134 @@
+package sweep
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// WriteTable writes a summary for a terminal of 120 columns: one row a level, what is to be doubted below, and the
+// operating points.
+func WriteTable(w io.Writer, s *Summary) error {
+	var b strings.Builder
+	rows := [][]string{
+		{"", "", "", "output", "TTFT", "", "", "ITL", "", "", "duration", "peak", ""},
+		{"load", "requests", "failed", "tok/s", "p50", "p95", "p99", "p50", "p95", "p99", "p50", "waiting", "drain"},
+	}
+	shapes := oneShape(s.Levels)
+	for i := range s.Levels {
+		rows = append(rows, s.Levels[i].row(shapes))
+	}
+	align(&b, rows)
+	s.footnotes(&b)
+	for _, o := range s.Operating {
+		fmt.Fprintln(&b)
+		heading := o.Curve
+		if len(o.Objectives) > 0 {
+			heading += ", " + strings.Join(o.Objectives, ", ")
+		}
+		wrap(&b, "", heading+": "+o.Text)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// oneShape reports whether all levels have the same request, which then need not be told in each row.
+func oneShape(levels []LevelSummary) bool {
+	return !slices.ContainsFunc(levels, func(l LevelSummary) bool { return l.Level.Shape() != levels[0].Level.Shape() })
+}
+
+// row is a level in the table. A "!" says that it is doubted, a "+" that a percentile has no upper bound.
+func (l *LevelSummary) row(oneShape bool) []string {
+	name := l.Level.Load()
+	if !oneShape {
+		name += " " + l.Level.Shape()
+	}
+	if len(l.Doubts) > 0 {
+		name = "! " + name
+	}
+	row := []string{name, fmt.Sprint(l.Requests), fmt.Sprint(l.Failed), digits(float64(l.OutputRate.Value))}
+	for _, d := range []Distribution{l.TTFT, l.ITL} {
+		row = append(row, bounded(d.P50), bounded(d.P95), bounded(d.P99))
+	}
+	waiting := "?"
+	if l.PeakWaiting.Known() {
+		waiting = fmt.Sprintf("%.0f", float64(l.PeakWaiting))
+	}
+	return append(row, bounded(l.Duration.P50), waiting, latency(float64(l.Drain)))
+}
+
+// bounded writes a percentile, marked if the data give it no upper bound.
+func bounded(e Estimate) string {
+	text := latency(float64(e.Value))
+	if e.Value.Known() && !e.High.Known() {
+		text += "+"
+	}
+	return text
+}
+
+func (s *Summary) footnotes(b *strings.Builder) {
+	text := b.String()
+	if strings.Contains(text, "+\n") || strings.Contains(text, "+ ") {
+		fmt.Fprintln(b, "+ too few requests, or too few that ran one after another, for an upper bound with 95 % confidence")
+	}
+	for _, l := range s.Levels {
+		for _, d := range l.Doubts {
+			wrap(b, "! ", l.Level.String()+": "+d.Text)
+		}
+	}
+	for _, l := range s.Levels {
+		for _, d := range l.Notes {
+			wrap(b, "- ", l.Level.String()+": "+d.Text)
+		}
+	}
+}
+
+// align writes rows in columns, two spaces apart: the first to the left, the others to the right.
+func align(b *strings.Builder, rows [][]string) {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i == 0 {
+				line.WriteString(cell + pad)
+			} else {
+				line.WriteString("  " + pad + cell)
+			}
+		}
+		fmt.Fprintln(b, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// tableWidth is what a table may take of a terminal.
+const tableWidth = 120
+
+// wrap writes a text in lines of a table's width, with a mark before the first and as much space before the others.
+func wrap(b *strings.Builder, mark, text string) {
+	width := tableWidth - utf8.RuneCountInString(mark)
+	line := ""
+	flush := func() {
+		fmt.Fprintln(b, mark+line)
+		mark, line = strings.Repeat(" ", utf8.RuneCountInString(mark)), ""
+	}
+	for _, word := range strings.Fields(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			flush()
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	flush()
+}

@@ -1,0 +1,205 @@
+package sweep
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// view is one level of a run, sorted out. Warm-up is not in it.
+type view struct {
+	index int
+	level Level
+	run   LevelRun
+
+	ended []*Request // every request but abandoned ones, by start
+	sent  []*Request // those too
+	ok    []*Request // successes, by start
+	queue []QueueSample
+
+	inFlight float64 // how many requests ran beside each other: the length of a block
+	samples  map[Indicator]sample
+}
+
+// views sorts out every level that was begun.
+func views(run *Run) []*view {
+	all := make([]*view, min(len(run.Levels), len(run.Plan.Levels)))
+	for i := range all {
+		all[i] = &view{index: i, level: run.Plan.Levels[i], run: run.Levels[i]}
+	}
+	for i := range run.Requests {
+		if r := &run.Requests[i]; !r.Warmup && r.Level >= 0 && r.Level < len(all) {
+			all[r.Level].sent = append(all[r.Level].sent, r)
+		}
+	}
+	for _, v := range all {
+		v.sort()
+		v.queue = queueOf(run, v)
+	}
+	return all
+}
+
+func (v *view) sort() {
+	slices.SortStableFunc(v.sent, func(a, b *Request) int { return a.Started.Compare(b.Started) })
+	for _, r := range v.sent {
+		if !r.Abandoned {
+			v.ended = append(v.ended, r)
+		}
+		if r.OK() {
+			v.ok = append(v.ok, r)
+		}
+	}
+	v.inFlight = float64(v.level.Concurrency)
+	if first, last := v.span(); !v.level.Closed() && last.After(first) {
+		v.inFlight = inFlight(v.sent, first, last)
+	}
+	v.samples = v.measure(v.ok)
+}
+
+// measure makes the samples of every latency of some successes, which are in the order of their starts.
+func (v *view) measure(requests []*Request) map[Indicator]sample {
+	blocks := blocked(requests, v.inFlight)
+	samples := make(map[Indicator]sample)
+	for _, indicator := range indicators() {
+		values := make([][]float64, len(blocks))
+		for i, block := range blocks {
+			values[i] = valuesOf(block, indicator)
+		}
+		samples[indicator] = newSample(values)
+	}
+	return samples
+}
+
+// valuesOf lists the known values of a latency: one a request, or one a gap.
+func valuesOf(requests []*Request, indicator Indicator) []float64 {
+	var values []float64
+	for _, r := range requests {
+		if indicator == ITL {
+			values = append(values, r.ITL()...)
+		} else if value := r.Value(indicator); !math.IsNaN(value) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// span is from the first request started to the last one ended.
+func (v *view) span() (first, last time.Time) {
+	for _, r := range v.sent {
+		if r.Ended.After(last) {
+			last = r.Ended
+		}
+	}
+	if len(v.sent) > 0 {
+		first = v.sent[0].Started
+	}
+	return first, last
+}
+
+// steady is the time during which the level was full and settled. Of a closed loop: from when every request of the
+// first wave, which was sent all at once, had ended, to when the last request was sent. Of an open loop: from one
+// mean duration after the first request was sent, for only then as many end as start. Not ok: it was never full.
+func (v *view) steady() (from, to time.Time, ok bool) {
+	if len(v.sent) < 2 {
+		return from, to, false
+	}
+	to = v.sent[len(v.sent)-1].Started
+	if !v.level.Closed() {
+		from = v.sent[0].Started.Add(v.meanTime())
+	} else if len(v.sent) > v.level.Concurrency {
+		for _, r := range v.sent[:v.level.Concurrency] {
+			if r.Ended.After(from) {
+				from = r.Ended
+			}
+		}
+	} else {
+		return from, to, false
+	}
+	return from, to, to.After(from)
+}
+
+// meanTime is how long a request took from its start to its end.
+func (v *view) meanTime() time.Duration {
+	var total time.Duration
+	for _, r := range v.sent {
+		total += r.Ended.Sub(r.Started)
+	}
+	return total / time.Duration(max(1, len(v.sent)))
+}
+
+// inFlight is how many requests were in flight between two times, in the mean.
+func inFlight(requests []*Request, from, to time.Time) float64 {
+	var busy time.Duration
+	for _, r := range requests {
+		start, end := r.Started, r.Ended
+		if start.Before(from) {
+			start = from
+		}
+		if end.After(to) {
+			end = to
+		}
+		busy += max(0, end.Sub(start))
+	}
+	return busy.Seconds() / to.Sub(from).Seconds()
+}
+
+// queueOf lists the queue samples of a level, from its first request due until the queue was seen empty.
+func queueOf(run *Run, v *view) []QueueSample {
+	end := v.run.Empty
+	if _, last := v.span(); end.Before(last) {
+		end = last
+	}
+	var samples []QueueSample
+	for _, s := range run.Queue {
+		if s.Level == v.index && !s.At.Before(v.run.Start) && !s.At.After(end) {
+			samples = append(samples, s)
+		}
+	}
+	slices.SortStableFunc(samples, func(a, b QueueSample) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) })
+	return samples
+}
+
+// peak is the highest value of a gauge; NaN if the server showed none.
+func peak(samples []QueueSample, gauge func(QueueSample) float64) Figure {
+	highest := math.NaN()
+	for _, s := range samples {
+		if value := gauge(s); math.IsNaN(highest) || value > highest {
+			highest = value
+		}
+	}
+	return Figure(highest)
+}
+
+// meanCount is the mean of a count of the successes for which the server sent one.
+func meanCount(requests []*Request, count func(*Request) int) Figure {
+	sum, n := 0, 0
+	for _, r := range requests {
+		if c := count(r); c >= 0 {
+			sum, n = sum+c, n+1
+		}
+	}
+	return Figure(float64(sum) / float64(n))
+}
+
+// reasons counts the failures by reason.
+func (v *view) reasons() map[string]int {
+	counts := make(map[string]int)
+	for _, r := range v.ended {
+		if r.Reason != "" {
+			counts[string(r.Reason)]++
+		}
+	}
+	return counts
+}
+
+// suspects counts the reasons to doubt a success.
+func (v *view) suspects() map[string]int {
+	counts := make(map[string]int)
+	for _, r := range v.ok {
+		for _, name := range r.Suspect {
+			counts[name]++
+		}
+	}
+	return counts
+}

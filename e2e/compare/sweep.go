@@ -1,0 +1,106 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+func sweepCommand(p programs, l load) *exec.Cmd {
+	kind, levels := "concurrency", strconv.Itoa(l.Streams)
+	if l.Streams == 0 {
+		kind, levels = "rate", fmt.Sprintf("%g", l.Rate)
+	}
+	return exec.Command(p.probetool, "sweep", kind, l.URL, "--levels="+levels,
+		"--requests="+strconv.Itoa(l.Requests), "--warmup="+strconv.Itoa(l.Warmup), "--seed="+strconv.Itoa(l.Seed),
+		"--prompt-tokens="+strconv.Itoa(l.Prompt), "--output-tokens="+strconv.Itoa(l.Output), "--out="+filepath.Join(l.Dir, "run"))
+}
+
+// line is one request in requests.jsonl.
+type line struct {
+	ID          string    `json:"request_id"`
+	Warmup      bool      `json:"warmup"`
+	Reason      string    `json:"reason"`
+	Abandoned   bool      `json:"abandoned"`
+	Suspect     []string  `json:"suspect"`
+	Sent        time.Time `json:"sent"`
+	FirstToken  time.Time `json:"first_token"`
+	LastToken   time.Time `json:"last_token"`
+	Gaps        []float64 `json:"gaps_seconds"`
+	Late        []int     `json:"late_tokens"` // events whose time is not known; 0 is the first
+	SentLate    bool      `json:"sent_late"`
+	FirstTokens int       `json:"first_tokens"`
+	Tokens      int       `json:"output_tokens"`
+}
+
+// readSweep reads the requests of a results directory.
+func readSweep(_ programs, l load) (report, error) {
+	file, err := os.Open(filepath.Join(l.Dir, "run", "requests.jsonl"))
+	if err != nil {
+		return report{}, err
+	}
+	defer file.Close()
+	return parseSweep(file)
+}
+
+func parseSweep(in io.Reader) (r report, err error) {
+	var first, last time.Time
+	tokens := 0
+	for d := json.NewDecoder(bufio.NewReader(in)); ; {
+		var row line
+		if err := d.Decode(&row); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return r, fmt.Errorf("reading requests.jsonl: %w", err)
+		}
+		switch {
+		case row.Warmup:
+			continue
+		case row.Reason != "" || row.Abandoned:
+			r.Failed++
+			continue
+		}
+		if first.IsZero() || row.Sent.Before(first) {
+			first = row.Sent
+		}
+		if row.LastToken.After(last) {
+			last = row.LastToken
+		}
+		tokens += row.Tokens
+		r.Requests = append(r.Requests, row.request())
+	}
+	r.Throughput = float64(tokens) / last.Sub(first).Seconds()
+	return r, nil
+}
+
+// request leaves out what the client itself says it does not know.
+func (l line) request() request {
+	late := func(token int) bool { return slices.Contains(l.Late, token) }
+	r := request{ID: l.ID, TTFT: math.NaN(), TPOT: math.NaN(), Tokens: l.Tokens}
+	if !late(0) && !l.SentLate {
+		r.TTFT = millis(l.FirstToken.Sub(l.Sent))
+	}
+	if after := l.Tokens - l.FirstTokens; after > 0 && !late(0) && !late(len(l.Gaps)) {
+		r.TPOT = millis(l.LastToken.Sub(l.FirstToken)) / float64(after)
+	}
+	for i, gap := range l.Gaps {
+		if late(i) || late(i+1) {
+			gap = math.NaN()
+		}
+		r.Gaps = append(r.Gaps, 1e3*gap)
+	}
+	return r
+}
+
+func millis(d time.Duration) float64 { return d.Seconds() * 1e3 }

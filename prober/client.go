@@ -25,6 +25,7 @@ type client struct {
 	target    *Target
 	transport http.RoundTripper
 	userAgent string
+	trails    trails // of the server's streams
 }
 
 func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {

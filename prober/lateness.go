@@ -13,7 +13,8 @@ import (
 // right for all. TCP_INFO's count of segments tells the two apart.
 type lateness struct {
 	conn    *stampedConn
-	stamped bool // the kernel gives stamps
+	trails  *trails // of the same server
+	stamped bool    // the kernel gives stamps
 
 	batch     int           // of reads, that the last event came with
 	events    int           // events in it so far
@@ -24,12 +25,12 @@ type lateness struct {
 	segmented bool          // it holds more segments than one write needs
 	perhaps   bool          // it holds several segments, but one write may have needed them
 	seen      int           // token events of the stream so far
-	sure      time.Duration // longest, but of gaps between stamps that are in no doubt
+	shared    bool          // the last of them may have the stamp of something behind it
+	trail     time.Duration // from it to the end of what came after it, in batches of their own; 0: not known
 
 	late      tokenList // came earlier than their stamps say
 	doubtful  tokenList // did, if the reader was behind at any time of the stream
-	unproven  tokenList // may have, if the reader is known to have been late at another place of the stream
-	unstamped tokenList // have a time of our own, not the kernel's: the same
+	unstamped tokenList // have a time of our own, not the kernel's
 	// delay is the longest time that a token event had been waiting to be read.
 	delay time.Duration
 }
@@ -60,8 +61,8 @@ const (
 	trailSlack = 10 * time.Millisecond
 )
 
-func newLateness(conn *stampedConn) *lateness {
-	l := &lateness{conn: conn, stamped: conn.kernel != nil}
+func newLateness(conn *stampedConn, trails *trails) *lateness {
+	l := &lateness{conn: conn, trails: trails, stamped: conn.kernel != nil}
 	extra, long := conn.segmented()
 	l.segmented, l.perhaps = extra > 1, extra == 1 || long // one may be the headers'
 	l.batch = conn.arrival.batch
@@ -72,7 +73,7 @@ func newLateness(conn *stampedConn) *lateness {
 func (l *lateness) event(token bool) {
 	a := &l.conn.arrival
 	if a.batch != l.batch {
-		l.endBatch()
+		l.longest = max(l.longest, l.gap)
 		l.batch, l.events, l.tokens, l.segmented, l.perhaps, l.gap = a.batch, 0, 0, false, false, 0
 	}
 	l.events++
@@ -83,16 +84,13 @@ func (l *lateness) event(token bool) {
 	if l.tokens > 0 && a.span > lateTolerance {
 		l.judge(a, token)
 	}
-	if token {
+	switch {
+	case token:
 		l.token(a)
-	}
-}
-
-// endBatch learns from a batch how long gaps are.
-func (l *lateness) endBatch() {
-	l.longest = max(l.longest, l.gap)
-	if first := l.seen - l.tokens; l.tokens > 0 && !l.inDoubt(first-1) && !l.inDoubt(first) {
-		l.sure = max(l.sure, l.gap)
+	case l.tokens > 0:
+		l.shared = l.shared || l.segmented || l.perhaps
+	case a.exact && l.seen > 0:
+		l.trail = a.at.Sub(l.lastToken)
 	}
 }
 
@@ -105,15 +103,13 @@ func (l *lateness) judge(a *arrival, token bool) {
 		l.late.add(first, end)
 	case l.segmented:
 		// What trails a token comes in a segment of its own, mostly a moment later. The token's stamp is late by
-		// that moment. It may have been more if the reader was, or if the gap before looks longer than all others.
+		// that moment. It may have been more if the reader was, unless the server is known to take no longer and the
+		// gap before is no longer than the others.
 		if l.longest > 0 && a.span > 2*l.longest+trailSlack {
 			l.late.add(first, end)
 		}
-		if l.gap == 0 || l.gap > l.longest+lateTolerance {
+		if l.gap == 0 || !l.trails.short() || l.gap > l.longest+lateTolerance {
 			l.doubtful.add(first, end)
-		}
-		if l.gap > l.sure+lateTolerance || a.span > 2*l.sure+trailSlack {
-			l.unproven.add(first, end)
 		}
 	case l.perhaps && token:
 		l.doubtful.add(first, end)
@@ -125,15 +121,18 @@ func (l *lateness) token(a *arrival) {
 	if l.tokens++; l.tokens == 1 && !l.lastToken.IsZero() {
 		l.gap = a.at.Sub(l.lastToken)
 	}
-	l.lastToken = a.at
+	l.lastToken, l.shared, l.trail = a.at, false, 0
 	l.delay = max(l.delay, a.delay)
 	if l.stamped && !a.exact && a.span > lateTolerance {
 		l.unstamped.add(l.seen-1, l.seen)
 	}
 }
 
-func (l *lateness) inDoubt(token int) bool {
-	return l.late.has(token) || l.doubtful.has(token) || l.unproven.has(token) || l.unstamped.has(token)
+// learn tells at the end of the stream what it showed of the server's trail.
+func (l *lateness) learn() {
+	if l.stamped && l.trail > 0 && !l.shared && !l.unstamped.has(l.seen-1) {
+		l.trails.note(l.trail)
+	}
 }
 
 // verdict tells at the end of the stream whether any time in it is not to be trusted: that of a token, or that of
@@ -147,7 +146,7 @@ func (l *lateness) verdict() bool {
 // and whether that of the start. A reader that was late at one place may have been at another, so that what would do
 // for doubt if it had kept up, does for a verdict here.
 func (l *lateness) blame() (tokens []int, sent bool) {
-	tokens = slices.Concat(l.late, l.doubtful, l.unproven, l.unstamped)
+	tokens = slices.Concat(l.late, l.doubtful, l.unstamped)
 	slices.Sort(tokens)
 	return slices.Compact(tokens), l.conn.heldBackAtMost() > lateTolerance
 }

@@ -152,7 +152,7 @@ func TestRequestThatWasHeldBack(t *testing.T) {
 			if held := time.Duration(s.sending.Load()); held < c.delay {
 				t.Errorf("held back by %v, want at least %v", held, c.delay)
 			}
-			l := newLateness(s)
+			l := newLateness(s, &trails{})
 			if late := l.verdict(); late != c.late {
 				t.Errorf("late %v, want %v", late, c.late)
 			}

@@ -49,7 +49,7 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 	}
 	s := &streaming{
 		res: res, obs: obs, conn: x.slot.conn.Load(), sse: newSSEReader(resp.Body), answer: newAnswer(res, x.secrets.scrub),
-		stall: stall, stop: cancel, secrets: &x.secrets,
+		trails: &c.trails, stall: stall, stop: cancel, secrets: &x.secrets,
 	}
 	if resp.StatusCode != http.StatusOK {
 		return x.secrets.scrubError(statusFailure(resp.StatusCode, res.Model, s.errorBody(resp.Body)))
@@ -71,6 +71,7 @@ type streaming struct {
 	conn    *stampedConn
 	sse     *sseReader
 	answer  *answer
+	trails  *trails
 	stall   time.Duration
 	stop    context.CancelCauseFunc
 	secrets *secrets
@@ -80,7 +81,7 @@ type streaming struct {
 // read reads the stream until [DONE], its end, or the point where the answer is cut.
 func (s *streaming) read(ctx context.Context) error {
 	res := s.res
-	late := newLateness(s.conn)
+	late := newLateness(s.conn, s.trails)
 	timer := time.AfterFunc(s.stall, func() { s.stop(errStalled) })
 	timer.Stop() // the first token may take as long as the whole probe
 	defer timer.Stop()
@@ -109,6 +110,7 @@ func (s *streaming) read(ctx context.Context) error {
 		}
 	}
 	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, late.delay
+	late.learn()
 	if late.verdict() {
 		res.Suspect |= SuspectReaderLate
 		res.LateTokens, res.SentLate = late.blame()

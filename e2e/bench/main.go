@@ -35,6 +35,7 @@ func main() {
 type options struct {
 	root    string        // of the llm_prober module
 	runs    int           // every figure is the median of so many
+	cases   string        // of throttle: those whose name contains it
 	minute  time.Duration // how long the daemon is watched with many targets
 	targets []int
 }
@@ -62,6 +63,7 @@ func run() error {
 	out := flag.String("out", "", "report to put the figures into, between its markers")
 	flag.StringVar(&o.root, "root", "..", "directory of the llm_prober module")
 	flag.IntVar(&o.runs, "runs", 5, "runs of everything but scale; their medians are reported")
+	flag.StringVar(&o.cases, "throttle.case", "", "run only the cases of throttle whose name contains this")
 	flag.DurationVar(&o.minute, "scale.duration", time.Minute, "how long the daemon is watched with many targets")
 	flag.Parse()
 	if flag.NArg() > 0 {

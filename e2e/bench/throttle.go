@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -40,6 +41,9 @@ func throttle(o options) (string, error) {
 	t.header("case", "streams, ITL", "share of a core", "periods throttled", "probes", "failed", "`reader_late`", "samples recorded", "wrong by over 2 ms",
 		"worst TTFT error, ms", "worst ITL error, ms", "wrong ones withheld")
 	for _, c := range throttleCases() {
+		if !strings.Contains(c.name, o.cases) {
+			continue
+		}
 		var all comparison
 		throttled, periods := 0, 0
 		for range o.runs {

@@ -253,15 +253,15 @@ func findNotFull(v *view, l *LevelSummary, _ *Run) string {
 	return fmt.Sprintf("%.1f requests in flight in the mean, not %d: throughput is that of the client", float64(l.InFlight), v.level.Concurrency)
 }
 
-// thirds compares the first third of a level, without the first wave of a closed loop, with the last: the name and
-// figures of the first latency whose medians differ beyond their intervals, with the slower third first if early is
-// set.
+// thirds compares the first third of a level, without the first wave of a closed loop, with the last: it tells the
+// figures of the first latency whose medians differ beyond their intervals, the first third being the slower one if
+// early is set, else the last.
 func (v *view) thirds(early bool) string {
 	requests := v.ok[min(v.level.Concurrency, len(v.ok)):]
 	n := len(requests) / 3
-	first, last := v.measure(requests[:n]), v.measure(requests[len(requests)-n:])
 	for _, indicator := range []Indicator{TTFT, TPOT} {
-		before, after := first[indicator].percentile(0.5), last[indicator].percentile(0.5)
+		before := v.measure(requests[:n], indicator).percentile(0.5)
+		after := v.measure(requests[len(requests)-n:], indicator).percentile(0.5)
 		slow, fast := after, before
 		if early {
 			slow, fast = before, after

@@ -98,14 +98,17 @@ func (o *Objective) UnmarshalText(text []byte) (err error) {
 // heldBy reports whether a request by itself holds the objective: of its gaps, the percentile by nearest rank. What
 // is not known of a request is not held.
 func (o Objective) heldBy(r *Request) bool {
-	value := r.Value(o.Indicator)
-	if o.Indicator == ITL {
-		if gaps := r.ITL(); len(gaps) > 0 {
-			sorted := slices.Sorted(slices.Values(gaps))
-			value = sorted[rank(len(sorted), o.Quantile)-1]
+	threshold := o.Threshold.Seconds()
+	if o.Indicator != ITL {
+		return r.Value(o.Indicator) <= threshold
+	}
+	gaps, within := r.ITL(), 0
+	for _, gap := range gaps {
+		if gap <= threshold {
+			within++
 		}
 	}
-	return value <= o.Threshold.Seconds()
+	return len(gaps) > 0 && within >= rank(len(gaps), o.Quantile)
 }
 
 // verdict judges an objective on a level. A request that failed, or was due and not sent, was slower than any bound.

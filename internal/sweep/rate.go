@@ -49,7 +49,7 @@ func (v *view) outputRate(steady Estimate) Estimate {
 // from the means of windows that are as long as a request at least.
 func (v *view) steadyRate() Estimate {
 	from, to, ok := v.steady()
-	if !ok {
+	if !ok || len(v.ok) == 0 {
 		return unknown()
 	}
 	length := to.Sub(from)

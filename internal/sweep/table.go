@@ -20,7 +20,7 @@ func WriteTable(w io.Writer, s *Summary) error {
 	for i := range s.Levels {
 		rows = append(rows, s.Levels[i].row(shapes))
 	}
-	align(&b, rows)
+	align(&b, "<", rows)
 	s.footnotes(&b)
 	for _, o := range s.Operating {
 		fmt.Fprintln(&b)
@@ -85,8 +85,8 @@ func (s *Summary) footnotes(b *strings.Builder) {
 	}
 }
 
-// align writes rows in columns, two spaces apart: the first to the left, the others to the right.
-func align(b *strings.Builder, rows [][]string) {
+// align writes rows in columns, two spaces apart: to the left where sides has a '<' for the column, else to the right.
+func align(b *strings.Builder, sides string, rows [][]string) {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row {
@@ -100,10 +100,13 @@ func align(b *strings.Builder, rows [][]string) {
 		var line strings.Builder
 		for i, cell := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
+			if i > 0 {
+				line.WriteString("  ")
+			}
+			if i < len(sides) && sides[i] == '<' {
 				line.WriteString(cell + pad)
 			} else {
-				line.WriteString("  " + pad + cell)
+				line.WriteString(pad + cell)
 			}
 		}
 		fmt.Fprintln(b, strings.TrimRight(line.String(), " "))

@@ -54,21 +54,20 @@ func (v *view) sort() {
 	if first, last := v.span(); !v.level.Closed() && last.After(first) {
 		v.inFlight = inFlight(v.sent, first, last)
 	}
-	v.samples = v.measure(v.ok)
+	v.samples = make(map[Indicator]sample)
+	for _, indicator := range indicators() {
+		v.samples[indicator] = v.measure(v.ok, indicator)
+	}
 }
 
-// measure makes the samples of every latency of some successes, which are in the order of their starts.
-func (v *view) measure(requests []*Request) map[Indicator]sample {
+// measure makes the sample of a latency of some successes, which are in the order of their starts.
+func (v *view) measure(requests []*Request, indicator Indicator) sample {
 	blocks := blocked(requests, v.inFlight)
-	samples := make(map[Indicator]sample)
-	for _, indicator := range indicators() {
-		values := make([][]float64, len(blocks))
-		for i, block := range blocks {
-			values[i] = valuesOf(block, indicator)
-		}
-		samples[indicator] = newSample(values)
+	values := make([][]float64, len(blocks))
+	for i, block := range blocks {
+		values[i] = valuesOf(block, indicator)
 	}
-	return samples
+	return newSample(values)
 }
 
 // valuesOf lists the known values of a latency: one a request, or one a gap.

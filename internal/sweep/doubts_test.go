@@ -1,0 +1,317 @@
+package sweep
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// sound is a run of one level of which nothing is to be doubted.
+func sound(l Level) *Run {
+	run := server{ttft: noisy(0.1), gap: noisy(0.02)}.run(Plan{Levels: []Level{l}})
+	end := run.Levels[0].End
+	for at := epoch; !at.After(end.Add(time.Second)); at = at.Add(time.Second) {
+		run.Queue = append(run.Queue, QueueSample{At: at, Running: 4, KVUsage: 0.3, GenerationTokens: math.NaN(), Preemptions: math.NaN()})
+	}
+	return run
+}
+
+var (
+	closedLevel = Level{Concurrency: 4, PromptTokens: 64, OutputTokens: 16, Requests: 1600}
+	openLevel   = Level{Rate: 20, PromptTokens: 64, OutputTokens: 16, Requests: 3200}
+)
+
+func each(run *Run, change func(i int, r *Request)) {
+	for i := range run.Requests {
+		change(i, &run.Requests[i])
+	}
+}
+
+// slower makes the first tokens of some requests late.
+func slower(r *Request, by time.Duration) {
+	r.FirstToken, r.LastToken, r.Ended = r.FirstToken.Add(by), r.LastToken.Add(by), r.Ended.Add(by)
+}
+
+func TestDoubts(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		level  Level
+		change func(run *Run)
+		doubts []string // "kind: start of the text"
+		notes  []string
+	}{
+		{name: "sound closed loop", level: closedLevel},
+		{name: "sound open loop", level: openLevel},
+		{
+			name: "cut", level: closedLevel,
+			change: func(run *Run) { run.Levels[0].Cut = "server lost" },
+			doubts: []string{"cut: cut short (server lost) after 1600 requests: measure it again"},
+		},
+		{
+			name: "failures", level: closedLevel,
+			change: func(run *Run) {
+				fail(run, 3)
+				run.Requests[5].Reason = "conn_reset"
+			},
+			doubts: []string{"failures: 4 of 1600 requests failed (3 timeout, 1 conn_reset): latencies are of those that survived"},
+		},
+		{
+			name: "a failure that does not matter", level: closedLevel,
+			change: func(run *Run) { fail(run, 1) },
+			notes:  []string{"few_failures: 1 of 1600 requests failed (1 timeout): too few to move a percentile"},
+		},
+		{
+			name: "abandoned requests are no failures", level: closedLevel,
+			change: func(run *Run) { run.Requests[1599].Abandoned = true },
+		},
+		{
+			name: "missed", level: Level{Rate: 20, MaxInFlight: 64, PromptTokens: 64, OutputTokens: 16, Requests: 3200},
+			change: func(run *Run) { run.Levels[0].Missed = 7 },
+			doubts: []string{"missed: 7 requests due and not sent, since 64 were in flight: the load was below 20/s"},
+		},
+		{
+			name: "prompt length", level: closedLevel,
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) {
+					if i < 10 {
+						r.PromptTokens = 60 + i
+					}
+				})
+			},
+			doubts: []string{"prompt_tokens: 9 of 1600 successes had 60 to 69 prompt tokens, not 64"},
+		},
+		{
+			name: "prompts that the server does not count", level: closedLevel,
+			change: func(run *Run) { each(run, func(_ int, r *Request) { r.PromptTokens = -1 }) },
+		},
+		{
+			name: "output length", level: closedLevel,
+			change: func(run *Run) { run.Requests[9].OutputTokens = 1 },
+			doubts: []string{"output_tokens: 1 of 1600 successes had 1 output tokens, not 16"},
+		},
+		{
+			name: "cached prompts", level: closedLevel,
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) { r.CachedTokens = 32 * (i % 2) })
+			},
+			doubts: []string{"cached_tokens: 800 of 1600 successes found part of the prompt cached (16 tokens in the mean)"},
+		},
+		{
+			name: "suspects", level: closedLevel,
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) {
+					if i < 40 {
+						r.Suspect = []string{"other_model", "prompt_length"}
+					}
+					if i < 16 { // 1 %
+						r.Suspect = append(r.Suspect, "no_done")
+					}
+				})
+			},
+			doubts: []string{"suspect: of 1600 successes some are suspect (40 other_model)"},
+		},
+		{
+			name: "client late", level: closedLevel,
+			change: func(run *Run) {
+				run.Levels[0].Client.LateGapsRatio, run.Levels[0].Client.ReadDelayMax = 0.021, 0.004
+			},
+			doubts: []string{"client_late: the client read too late for 0.0 % of the TTFTs and 2.1 % of the gaps (up to 4.00 ms)"},
+		},
+		{
+			name: "client not late enough", level: closedLevel,
+			change: func(run *Run) { run.Levels[0].Client.LateTTFTRatio, run.Levels[0].Client.LateGapsRatio = 0.01, 0.01 },
+		},
+		{
+			name: "start delay", level: openLevel,
+			change: func(run *Run) { run.Levels[0].Client.StartDelayP99 = 0.012 },
+			doubts: []string{"start_delay: the client started requests late (p99 12.0 ms)"},
+		},
+		{
+			name: "client busy", level: closedLevel,
+			change: func(run *Run) {
+				run.Levels[0].Client.CPUSeconds = 0.9 * 2 * run.Levels[0].End.Sub(epoch).Seconds()
+			},
+			doubts: []string{"client_busy: the client used 90 % of its 2 processors"},
+		},
+		{
+			name: "not full", level: closedLevel,
+			change: func(run *Run) {
+				// The client waits a tenth of a second before each request.
+				each(run, func(_ int, r *Request) {
+					r.Started, r.Sent = r.Started.Add(40*time.Millisecond), r.Sent.Add(40*time.Millisecond)
+				})
+			},
+			doubts: []string{"not_full: 3.6 requests in flight in the mean, not 4: throughput is that of the client"},
+		},
+		{
+			name: "never full", level: Level{Concurrency: 64, PromptTokens: 64, OutputTokens: 16, Requests: 63},
+			doubts: []string{
+				"not_full: only 63 requests sent, so that the level of 64 was never reached",
+				"too_few_requests: 63 successes: too few for a p95, which needs 72",
+			},
+		},
+		{
+			name: "warming up", level: closedLevel,
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) {
+					if i < 600 {
+						slower(r, 20*time.Millisecond)
+					}
+				})
+			},
+			doubts: []string{"warming_up: median TTFT of the first third is 121 ms, of the last 99.2 ms: it was still warming up"},
+		},
+		{
+			name: "only the first wave was slow", level: closedLevel,
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) {
+					if i < 4 {
+						slower(r, time.Second)
+					}
+				})
+			},
+		},
+		{
+			name: "slowing down", level: closedLevel,
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) {
+					if i >= 1000 {
+						slower(r, 20*time.Millisecond)
+					}
+				})
+			},
+			doubts: []string{"slowing_down: median TTFT of the first third is 101 ms, of the last 119 ms: it was slowing down"},
+		},
+		{
+			name: "an open loop slows down for its queue", level: openLevel,
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) { slower(r, time.Duration(i)*10*time.Millisecond) })
+			},
+			notes: []string{"saturated: the queue was still growing (", "few_waves: "},
+		},
+		{
+			name: "too few for a p95", level: Level{Concurrency: 1, PromptTokens: 64, OutputTokens: 16, Requests: 71},
+			doubts: []string{"too_few_requests: 71 successes: too few for a p95, which needs 72; measure longer"},
+		},
+		{
+			name: "too few for a p99", level: Level{Concurrency: 1, PromptTokens: 64, OutputTokens: 16, Requests: 367},
+			notes: []string{"no_p99: 367 successes: too few for an upper bound of the p99, which needs 368"},
+		},
+		{
+			name: "few waves", level: Level{Concurrency: 64, PromptTokens: 64, OutputTokens: 16, Requests: 400},
+			change: func(run *Run) {
+				// Every other wave is slow as a whole.
+				each(run, func(i int, r *Request) {
+					if i/64%2 == 1 {
+						r.FirstToken = r.FirstToken.Add(50 * time.Millisecond)
+					}
+				})
+			},
+			notes: []string{"few_waves: 400 successes, with 64 in flight, are worth fewer than the 72 independent ones"},
+		},
+		{
+			name: "cache full", level: closedLevel,
+			change: func(run *Run) { run.Queue[5].KVUsage = 0.97 },
+			notes:  []string{"kv_cache_full: the KV cache was 97 % full"},
+		},
+		{
+			name: "preemptions", level: closedLevel,
+			change: func(run *Run) {
+				for i := range run.Queue {
+					run.Queue[i].Preemptions = 100 + float64(min(i, 3))
+				}
+			},
+			notes: []string{"preemptions: the server preempted 3 requests"},
+		},
+		{
+			name: "others before", level: closedLevel,
+			change: func(run *Run) { run.Facts.Before = &Load{Running: 1.25, OutputTokensPerSecond: 60} },
+			notes:  []string{"other_load: before the run others kept 1.2 requests in flight (60 output tok/s)"},
+		},
+		{
+			name: "an idle server before", level: closedLevel,
+			change: func(run *Run) { run.Facts.Before = &Load{Running: 0.02} },
+		},
+		{
+			name: "others during", level: closedLevel,
+			change: func(run *Run) { generate(run, 30000) },
+			notes:  []string{"other_load: the server generated 30000 tokens, 25600 of them for us"},
+		},
+		{
+			name: "nobody during", level: closedLevel,
+			change: func(run *Run) { generate(run, 25600) },
+		},
+	} {
+		run := sound(c.level)
+		if c.change != nil {
+			c.change(run)
+		}
+		l := Summarize(run).Levels[0]
+		compareDoubts(t, c.name+": doubts", c.doubts, l.Doubts)
+		compareDoubts(t, c.name+": notes", c.notes, l.Notes)
+	}
+}
+
+// generate makes the server's counter of tokens rise by so many.
+func generate(run *Run, tokens float64) {
+	for i := range run.Queue {
+		run.Queue[i].GenerationTokens = 1e6 + tokens*float64(i)/float64(len(run.Queue)-1)
+	}
+}
+
+func compareDoubts(t *testing.T, name string, want []string, doubts []Doubt) {
+	t.Helper()
+	var got []string
+	for i, d := range doubts {
+		text := d.Kind + ": " + d.Text
+		if i < len(want) && strings.HasPrefix(text, want[i]) {
+			text = want[i]
+		}
+		got = append(got, text)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// No kind is checked twice, and none is both a doubt and a note.
+func TestKinds(t *testing.T) {
+	var kinds []string
+	for _, c := range checks() {
+		kinds = append(kinds, c.kind)
+	}
+	slices.Sort(kinds)
+	if diff := cmp.Diff(slices.Compact(slices.Clone(kinds)), kinds); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+}
+
+// Levels with nothing wrong are hardly ever doubted: of 200 not one in twenty.
+func TestDoubtsByChance(t *testing.T) {
+	doubted := 0
+	for seed := range uint64(200) {
+		s := server{
+			ttft: func(n, _ int, random *rand.Rand) float64 { return 0.1 * random.ExpFloat64() },
+			gap:  noisy(0.02),
+		}
+		l := closedLevel
+		if seed%2 == 1 {
+			l = openLevel
+		}
+		l.Requests = 400
+		summary := Summarize(s.run(Plan{Seed: seed, Levels: []Level{l}}))
+		if len(summary.Levels[0].Doubts) > 0 || summary.Levels[0].has(KindSaturated) {
+			doubted++
+		}
+	}
+	t.Logf("%d of 200", doubted)
+	if doubted > 10 {
+		t.Errorf("%d of 200 levels with nothing wrong are doubted", doubted)
+	}
+}

@@ -1,0 +1,221 @@
+package sweep
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// at is a time of the run below, in seconds after its start.
+func at(seconds float64) time.Time { return epoch.Add(time.Duration(seconds * float64(time.Second))) }
+
+// answered is a request of three tokens that was sent and got its tokens at some seconds.
+func answered(sent, first, second, third float64) Request {
+	return Request{
+		Scheduled: at(sent - 0.1), Started: at(sent), Connected: at(sent), Sent: at(sent), Headers: at(first),
+		FirstToken: at(first), LastToken: at(third), Ended: at(third),
+		Gaps: []float64{second - first, third - second}, FirstTokens: 1, OutputTokens: 3, PromptTokens: 5, CachedTokens: -1,
+	}
+}
+
+// byHand is a closed loop of two, in which six requests succeed:
+//
+//	slot one  0 ─ 4 ─ 8 ─ 12
+//	slot two  0 ─ 4 ─ 8 ─ 12
+//
+// and one of the last fails at 14.
+func byHand() *Run {
+	run := &Run{
+		Plan: Plan{
+			Levels: []Level{{Concurrency: 2, PromptTokens: 5, OutputTokens: 3, Requests: 7}},
+			SLOs:   []Objective{{TTFT, 0.5, 1500 * time.Millisecond}, {ITL, 0.95, time.Second}},
+		},
+		Requests: []Request{
+			answered(0, 1, 2.5, 4), answered(0, 2, 3, 4),
+			answered(4, 5, 6, 8), answered(4, 5.5, 6.5, 8),
+			answered(8, 9, 10, 12), answered(8, 10, 11, 12),
+			{Started: at(12), Sent: at(12), Ended: at(14), Reason: "timeout", PromptTokens: -1, CachedTokens: -1},
+			{Started: at(-5), Sent: at(-5), FirstToken: at(-1), LastToken: at(-1), Ended: at(-1), OutputTokens: 1000, Warmup: true},
+		},
+		Levels: []LevelRun{{Start: at(0), End: at(14), Empty: at(15), Client: Client{GoMaxProcs: 2}}},
+	}
+	for i, waiting := range []float64{9, 0, 1, 3, math.NaN(), 2, 9} {
+		run.Queue = append(run.Queue, QueueSample{At: at(3*float64(i) - 1), Running: float64(i), Waiting: waiting})
+	}
+	return run
+}
+
+func TestSummarizeByHand(t *testing.T) {
+	run := byHand()
+	l := Summarize(run).Levels[0]
+	half := func(e Estimate) float64 { return float64(e.High-e.Low) / 2 }
+	for _, c := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"requests", float64(l.Requests), 7},
+		{"failed", float64(l.Failed), 1},
+		{"timeouts", float64(l.Reasons["timeout"]), 1},
+		{"prompt tokens", float64(l.PromptTokens), 5},
+		{"output tokens", float64(l.OutputTokens), 3},
+		{"cached tokens", float64(l.CachedTokens), math.NaN()},
+
+		// TTFTs are 1 2 1 1.5 1 2: blocks are 1 2, 1 1.5, 1 2.
+		{"TTFTs", float64(l.TTFT.Count), 6},
+		{"TTFT mean", float64(l.TTFT.Mean.Value), 8.5 / 6},
+		// Residuals of the sums from 17/6 are 1/6 -2/6 1/6; neighbours differ. √(3/2·6/36)/6 is the standard error, and
+		// 4.302653 is Student's t of three blocks.
+		{"TTFT mean, half-width", half(l.TTFT.Mean), 4.302652729696142 * 0.5 / 6},
+		{"TTFT p50", float64(l.TTFT.P50.Value), 1},
+		{"TTFT p95", float64(l.TTFT.P95.Value), 2},
+		{"TTFT p95, upper bound", float64(l.TTFT.P95.High), math.NaN()},
+		{"TTFT min", float64(l.TTFT.Min), 1},
+		{"TTFT max", float64(l.TTFT.Max), 2},
+		{"TTFT from schedule p50", float64(l.TTFTFromSchedule.P50.Value), 1.1},
+		// Gaps are 1.5 1.5, 1 1, 1 2, 1 1.5, 1 2, 1 1.
+		{"gaps", float64(l.ITL.Count), 12},
+		{"ITL p50", float64(l.ITL.P50.Value), 1},
+		{"ITL p90", float64(l.ITL.P90.Value), 2},
+		{"ITL mean", float64(l.ITL.Mean.Value), 15.5 / 12},
+		{"TPOT p50", float64(l.TPOT.P50.Value), 1.25}, // 1.5 1 1.5 1.25 1.5 1
+		{"duration p50", float64(l.Duration.P50.Value), 4},
+
+		{"output rate", float64(l.OutputRate.Value), 18.0 / 12},
+		// Full and settled from 4, when the first two had ended, to 12, when the last was sent: two tokens at 4, four to 8,
+		// two at 8, four to 12.
+		{"steady rate", float64(l.SteadyRate.Value), (2 + 4 + 2 + 4) / 8.0},
+		{"request rate", float64(l.RequestRate), 6.0 / 12},
+		// TTFTs of at most 1.5 and gaps of at most 1: of the six none, since every request has a gap above 1 or such a TTFT.
+		{"goodput", float64(l.Goodput), 0},
+		{"in flight", float64(l.InFlight), 2},
+		{"drain", float64(l.Drain), 2},
+		{"peak running", float64(l.PeakRunning), 5}, // at 14; of the samples at -1 and 17 none
+		{"peak waiting", float64(l.PeakWaiting), 3},
+	} {
+		if diff := cmp.Diff(c.want, c.got, nearly); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// steady rates by hand, of one request at a time with a token each second.
+func TestSteadyRateInterval(t *testing.T) {
+	run := &Run{Plan: Plan{Levels: []Level{{Concurrency: 1, OutputTokens: 3}}}, Levels: []LevelRun{{}}}
+	for i := range 10 {
+		from := float64(4 * i)
+		run.Requests = append(run.Requests, answered(from, from+1, from+2, from+4))
+	}
+	// Every other request is a token short.
+	for i := range 5 {
+		r := &run.Requests[2*i+1]
+		r.Gaps, r.OutputTokens = []float64{3}, 2
+	}
+	// From 4 to 36 there are eight windows of 4 s: 3 2 3 2 … tokens. A window holds the first tokens of its request and
+	// the last of the one before: 1+1, 2+1, 1+1, … since the token at 4 ends a request of the first wave.
+	got := Summarize(run).Levels[0].SteadyRate
+	mean := (1 + 1 + 2 + 1 + 1 + 1 + 2 + 1 + 1 + 1 + 2 + 1 + 1 + 1 + 2 + 1) / 32.0
+	// Residuals are ±0.5 in turn: √(8/7·8·0.25)/8 tokens, over 4 s, times Student's t of eight blocks.
+	half := 2.3646242515927844 * math.Sqrt(16.0/7) / 8 / 4
+	want := Estimate{Figure(mean), Figure(mean - half), Figure(mean + half)}
+	if diff := cmp.Diff(want, got, nearly); diff != "" {
+		t.Errorf("steady rate (-want +got):\n%s", diff)
+	}
+}
+
+func TestSummarizeDoesNotChangeTheRun(t *testing.T) {
+	run := byHand()
+	Summarize(run)
+	if diff := cmp.Diff(byHand(), run, cmpopts.EquateNaNs(), cmp.AllowUnexported(Request{})); diff != "" {
+		t.Errorf("the run after it was summarized (-want +got):\n%s", diff)
+	}
+}
+
+// What is not known is unknown, whatever is missing, and never 0.
+func TestSummarizeNothing(t *testing.T) {
+	plan := func() Plan {
+		return Plan{
+			Levels: []Level{{Concurrency: 2, OutputTokens: 3}, {Rate: 2, OutputTokens: 3}},
+			SLOs:   []Objective{{TTFT, 0.95, time.Second}, {ITL, 0.95, time.Second}},
+		}
+	}
+	refused := func(level int, from float64) Request {
+		return Request{Level: level, Started: at(from), Ended: at(from + 0.1), Reason: "connect", PromptTokens: -1, CachedTokens: -1}
+	}
+	for name, run := range map[string]*Run{
+		"no request":     {Plan: plan(), Levels: []LevelRun{{}, {}}},
+		"one refused":    {Plan: plan(), Levels: []LevelRun{{}, {}}, Requests: []Request{refused(0, 0), refused(1, 1)}},
+		"all refused":    {Plan: plan(), Levels: []LevelRun{{}, {}}, Requests: []Request{refused(0, 0), refused(0, 0), refused(0, 1), refused(1, 2), refused(1, 2.5), refused(1, 3)}},
+		"only warm-up":   {Plan: plan(), Levels: []LevelRun{{}, {}}, Requests: []Request{{Warmup: true, Started: at(0), Ended: at(1)}}},
+		"only abandoned": {Plan: plan(), Levels: []LevelRun{{Cut: "interrupted"}, {}}, Requests: []Request{{Abandoned: true, Started: at(0), Ended: at(1)}}},
+		"no queue":       {Plan: plan(), Levels: []LevelRun{{}, {}}, Queue: []QueueSample{{At: at(0), Running: math.NaN(), Waiting: math.NaN()}}},
+	} {
+		for _, l := range Summarize(run).Levels {
+			for what, e := range map[string]Estimate{
+				"TTFT mean": l.TTFT.Mean, "TTFT p99": l.TTFT.P99, "ITL p50": l.ITL.P50, "TPOT p95": l.TPOT.P95,
+				"duration p50": l.Duration.P50, "output rate": l.OutputRate, "steady rate": l.SteadyRate,
+				"counts": {l.PromptTokens, l.OutputTokens, l.CachedTokens}, "rates": {l.RequestRate, l.Goodput, nan},
+				"queue": {l.PeakRunning, l.PeakWaiting, nan}, "extremes": {l.TTFT.Min, l.TTFT.Max, nan},
+			} {
+				if diff := cmp.Diff(unknown(), e, nearly); diff != "" {
+					t.Errorf("%s, %s: %s (-want +got):\n%s", name, l.Level, what, diff)
+				}
+			}
+			if !l.has(KindNothing) {
+				t.Errorf("%s, %s: doubts are %v, not that nothing succeeded", name, l.Level, l.Doubts)
+			}
+		}
+	}
+}
+
+// A run that was interrupted in its first level has no second.
+func TestSummarizeInterrupted(t *testing.T) {
+	run := byHand()
+	run.Plan.Levels = append(run.Plan.Levels, Level{Concurrency: 4})
+	run.Levels[0].Cut = "interrupted"
+	run.Requests[6] = Request{Started: at(12), Sent: at(12), FirstToken: at(12.5), LastToken: at(12.5), Ended: at(13), OutputTokens: 1, Abandoned: true}
+	summary := Summarize(run)
+	if len(summary.Levels) != 1 {
+		t.Fatalf("%d levels", len(summary.Levels))
+	}
+	l := summary.Levels[0]
+	if l.Requests != 6 || l.Failed != 0 || float64(l.OutputRate.Value) != 18.0/12 || float64(l.Drain) != 1 {
+		t.Errorf("%d requests, %d failed, %v tokens a second, drain %v", l.Requests, l.Failed, l.OutputRate.Value, l.Drain)
+	}
+	if !l.has(KindCut) {
+		t.Errorf("doubts are %v, not that the level was cut", l.Doubts)
+	}
+}
+
+// The summary is written and read as JSON without loss, save that what is infinite is unknown.
+func TestSummaryJSON(t *testing.T) {
+	summary := Summarize(byHand())
+	data, err := json.Marshal(summary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again Summary
+	if err := json.Unmarshal(data, &again); err != nil {
+		t.Fatal(err)
+	}
+	summary.Levels[0].Verdicts[1].Estimate.Value = nan // one of seven failed: there is no p95
+	if diff := cmp.Diff(summary, again, nearly, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+}
+
+// The largest run of the seeds' kind: nine levels of 2048 requests with 127 gaps.
+func BenchmarkSummarize(b *testing.B) {
+	s := server{
+		ttft: func(n, _ int, r *rand.Rand) float64 { return 0.08 + 0.01*float64(n)*(0.5+r.Float64()) },
+		gap:  func(n, _ int, r *rand.Rand) float64 { return 0.02 + 0.0003*float64(n)*r.Float64() },
+	}
+	run := s.run(Plan{Levels: steps(2048, 1, 2, 4, 8, 16, 32, 64, 128, 256), SLOs: []Objective{{TTFT, 0.95, time.Second}, {ITL, 0.95, time.Second}}})
+	for b.Loop() {
+		Summarize(run)
+	}
+}

@@ -108,25 +108,35 @@ const maxFile = 16 << 20
 // Load reads and parses the file at path. The error is the operating system's, wrapped and with the path,
 // if the file cannot be read, and [Errors] if its content is wrong.
 func Load(path string) (*Config, error) {
+	data, err := readFile(path, "the configuration")
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// readFile reads a file that a person wrote.
+func readFile(path, what string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
+		return nil, fmt.Errorf("reading %s: %w", what, err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
+		return nil, fmt.Errorf("reading %s: %w", what, err)
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("reading the configuration: %s is larger than %d MiB", path, maxFile>>20)
+		return nil, fmt.Errorf("reading %s: %s is larger than %d MiB", what, path, maxFile>>20)
 	}
-	return Parse(path, data)
+	return data, nil
 }
 
 // Parse makes a configuration from data, the content of the file called filename; file names inside it are
 // relative to that file's folder. The error is of type [Errors]. Parse itself touches no file.
 func Parse(filename string, data []byte) (*Config, error) {
-	d := &decoder{file: filename}
+	d := newDecoder()
+	d.file = filename
 	var raw rawConfig
 	if root := d.document(data); root != nil {
 		walk(d, "", root, configFields(), &raw)

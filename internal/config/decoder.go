@@ -17,6 +17,15 @@ type decoder struct {
 	problems   Errors
 	doubts     Errors
 	unreadable bool // no document at all, so nothing is said about what it lacks
+
+	top   string                                    // the keys that a document has to have, in words
+	hint  func(key string, allowed []string) string // helps with an unknown key
+	rules ExperimentRules                           // of a plan
+}
+
+// newDecoder reads the daemon's configuration.
+func newDecoder() *decoder {
+	return &decoder{top: "global, workloads, targets and slos", hint: keyHint}
 }
 
 // value is what a key was set to and where. Its zero value is a key left out.
@@ -68,7 +77,7 @@ func walk[T any](d *decoder, key string, n *yaml.Node, fields []field[T], t *T) 
 		}
 		at := slices.IndexFunc(fields, func(f field[T]) bool { return f.key == name.Value })
 		if at < 0 {
-			d.hinted(name, join(key, name.Value), keyHint(name.Value, keysOf(fields)), "unknown key")
+			d.hinted(name, join(key, name.Value), d.hint(name.Value, keysOf(fields)), "unknown key")
 			continue
 		}
 		fields[at].read(d, join(key, name.Value), child, t)

@@ -47,7 +47,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 		return nil
 	}
 	if root.Kind != yaml.MappingNode {
-		d.whole(root.Line, "must be a mapping with the keys global, workloads, targets and slos, not %s", article(root))
+		d.whole(root.Line, "must be a mapping with the keys %s, not %s", d.top, article(root))
 		return nil
 	}
 	d.unreadable = false

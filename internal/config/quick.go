@@ -23,7 +23,8 @@ type QuickOptions struct {
 // the same way as a file does; problems name the flag in place of a line. Targets are called after their
 // host and port, or by their whole URL where two would share that.
 func Quick(o QuickOptions) (*Config, error) {
-	q := quick{d: &decoder{flags: make(map[*yaml.Node]string)}}
+	q := quick{newDecoder()}
+	q.d.flags = make(map[*yaml.Node]string)
 	root := q.mapping()
 	if len(o.URLs) == 0 {
 		q.d.problems = append(q.d.problems, Problem{Key: "--target.url", Msg: "is missing"})

@@ -86,14 +86,7 @@ func (d *decoder) workloads(raw value[[]entry[rawWorkload]]) []*Workload {
 	seen := make(map[string]entry[rawWorkload])
 	for _, e := range raw.v {
 		w := workload(e.raw)
-		if at := e.raw.maxTokensField; w.API == "completions" && w.MaxTokensField == "max_completion_tokens" {
-			d.problem(at.at, e.key+".max_tokens_field", "completions know max_tokens only")
-		}
-		for i, item := range e.raw.dropFields.or(nil) {
-			if _, set := e.raw.extraBody.or(nil)[item.v]; set && !item.bad {
-				d.problem(item.at, fmt.Sprintf("%s.drop_fields[%d]", e.key, i), "%q is set in extra_body of the same workload", item.v)
-			}
-		}
+		d.workloadRules(e.key, e.raw)
 		if first, ok := seen[w.Name]; ok {
 			d.problem(named(e.raw.name, e.at), e.key+".name", "%q is the name of %s already", clip(w.Name), d.same(first.at, first.key))
 			continue
@@ -102,6 +95,18 @@ func (d *decoder) workloads(raw value[[]entry[rawWorkload]]) []*Workload {
 		list = append(list, w)
 	}
 	return list
+}
+
+// workloadRules reports keys of a workload that do not fit together.
+func (d *decoder) workloadRules(key string, raw rawWorkload) {
+	if w := workload(raw); w.API == "completions" && w.MaxTokensField == "max_completion_tokens" {
+		d.problem(raw.maxTokensField.at, key+".max_tokens_field", "completions know max_tokens only")
+	}
+	for i, item := range raw.dropFields.or(nil) {
+		if _, set := raw.extraBody.or(nil)[item.v]; set && !item.bad {
+			d.problem(item.at, fmt.Sprintf("%s.drop_fields[%d]", key, i), "%q is set in extra_body of the same workload", item.v)
+		}
+	}
 }
 
 // named returns where a name stands or, if it is derived, the entry.

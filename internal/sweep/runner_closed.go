@@ -1,0 +1,61 @@
+package sweep
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// runClosed keeps as many requests in flight as the level says: an answer's end sends the next request. It returns
+// when all have ended.
+func (l *level) runClosed(ctx context.Context, start time.Time) {
+	var begun atomic.Int64
+	var senders sync.WaitGroup
+	var over sync.Once
+	for range l.Concurrency {
+		senders.Go(func() {
+			l.sendInTurn(ctx, start, &begun)
+			over.Do(func() { l.enter(Answering) })
+		})
+	}
+	senders.Wait()
+}
+
+// sendInTurn sends one request after another until the level is over.
+func (l *level) sendInTurn(ctx context.Context, start time.Time, begun *atomic.Int64) {
+	due := start
+	for failures := 0; ; {
+		if l.Duration > 0 && due.Sub(start) >= l.Duration || l.Requests > 0 && begun.Add(1) > int64(l.Requests) {
+			return
+		}
+		res := l.send(ctx, due, false)
+		if res == nil || ctx.Err() != nil {
+			return
+		}
+		due = res.Ended
+		if failures = failuresAfter(failures, res); failures > 0 {
+			due = due.Add(pauseAfter(failures))
+		}
+	}
+}
+
+func failuresAfter(before int, res *prober.Result) int {
+	if res.OK() {
+		return 0
+	}
+	return before + 1
+}
+
+const (
+	shortestPause = 100 * time.Millisecond
+	longestPause  = 5 * time.Second
+)
+
+// pauseAfter is how long a place in a closed loop stays empty after so many failures in a row: a server that fails
+// at once would otherwise be asked as fast as we can.
+func pauseAfter(failures int) time.Duration {
+	return min(longestPause, shortestPause<<min(failures-1, 10))
+}

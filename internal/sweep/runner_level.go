@@ -1,0 +1,210 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// level is one level at work.
+type level struct {
+	*Runner
+	Level
+	index int
+
+	missed  int
+	contact contact
+	meter   *meter // nil until the load begins
+}
+
+// run prepares the level, warms it up, puts the load on, and waits until all is answered and the queue has drained.
+func (l *level) run(ctx context.Context) (went LevelRun) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l.contact = contact{busy: l.answering, lost: func() { cancel(errLost) }}
+
+	l.enter(Preparing)
+	if err := l.prober.Prepare(ctx, l.Shape()); err != nil {
+		now := l.clock.at(time.Now())
+		went.Start, went.End, went.Cut = now, now, cutBy(ctx)
+		if went.Cut == "" && unreachable(err) {
+			l.contact.gone()
+			went.Cut = errLost.Error()
+		}
+		if went.Cut == "" {
+			went.Cut = "not run"
+		}
+		if went.Cut != errInterrupted.Error() {
+			l.keep.noted(fmt.Sprintf("level %s: %s: %v", l.Level, went.Cut, err))
+		}
+		return went
+	}
+	l.modelFacts()
+
+	l.enter(WarmingUp)
+	failed := l.warmUp(ctx)
+	start := time.Now()
+	went.Start = l.clock.at(start)
+	if failed != nil && ctx.Err() == nil {
+		went.End, went.Cut = went.Start, "warm-up failed"
+		l.keep.noted(fmt.Sprintf("level %s: no request of the warm-up succeeded (%v): the level is not run", l.Level, failed.Err))
+		return went
+	}
+
+	l.meter = newMeter()
+	l.keep.entered(l.index, Loading, went.Start)
+	l.sampler.record(l.index, l.keep)
+	if l.Closed() {
+		l.runClosed(ctx, start)
+	} else {
+		l.runOpen(ctx, start)
+	}
+	went.End = l.clock.at(time.Now())
+	went.Missed = l.missed
+	if went.Cut = cutBy(ctx); went.Cut == "" {
+		l.enter(Settling)
+		l.sampler.settle(ctx, l.plan.Settle)
+	}
+	l.sampler.record(-1, nil)
+	return went
+}
+
+// enter tells that the level has come to a phase.
+func (l *level) enter(phase Phase) { l.keep.entered(l.index, phase, l.clock.at(time.Now())) }
+
+// lost is errLost once the server is lost.
+func (l *level) lost() error { return l.contact.err() }
+
+// cutBy says why a context has ended; empty: it has not.
+func cutBy(ctx context.Context) string {
+	cause := context.Cause(ctx)
+	var stop *Stop
+	switch {
+	case cause == nil:
+		return ""
+	case errors.Is(cause, errLost):
+		return errLost.Error()
+	case errors.As(cause, &stop):
+		return stop.Why
+	}
+	return errInterrupted.Error()
+}
+
+// Stop is the cause to cancel a run's context with for another reason than that somebody wants it to end.
+type Stop struct {
+	Why string // as in [LevelRun.Cut]
+	Err error
+}
+
+// Error implements error.
+func (s *Stop) Error() string { return s.Why + ": " + s.Err.Error() }
+
+// Unwrap returns the cause.
+func (s *Stop) Unwrap() error { return s.Err }
+
+// warmUp sends the requests that measure nothing, as many at once as the level has in flight, and returns the last
+// failure if none has succeeded.
+func (l *level) warmUp(ctx context.Context) (failed *prober.Result) {
+	atOnce := l.plan.Warmup
+	if l.Closed() {
+		atOnce = min(atOnce, l.Concurrency)
+	}
+	var mu sync.Mutex
+	left, succeeded := l.plan.Warmup, false
+	var senders sync.WaitGroup
+	for range atOnce {
+		senders.Go(func() {
+			for {
+				mu.Lock()
+				more := left > 0
+				left--
+				mu.Unlock()
+				if !more || ctx.Err() != nil {
+					return
+				}
+				res := l.send(ctx, time.Time{}, true)
+				if res == nil {
+					return
+				}
+				mu.Lock()
+				if res.OK() {
+					succeeded = true
+				} else if !res.Abandoned {
+					failed = res
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	senders.Wait()
+	if succeeded {
+		return nil
+	}
+	return failed
+}
+
+// send sends one request when it is due, and hands it over when it has ended. It returns nil if the level ended
+// before it was due.
+func (l *level) send(ctx context.Context, due time.Time, warmup bool) *prober.Result {
+	res, err := l.prober.Send(ctx, prober.Order{Workload: l.Shape(), Scheduled: due, Warmup: warmup})
+	if err != nil {
+		return nil
+	}
+	l.contact.note(res)
+	l.keep.request(l.clock.request(l.index, res))
+	if !warmup {
+		l.meter.note(res)
+	}
+	return res
+}
+
+// account fills in what only the whole level tells. It runs where the run may be read.
+func (l *level) account(went *LevelRun, run *Run) {
+	if l.meter == nil {
+		return
+	}
+	requests := run.measured(l.index)
+	for _, r := range requests {
+		if r == requests[0] || r.Ended.After(went.End) {
+			went.End = r.Ended
+		}
+	}
+	went.Empty = emptied(run, l.index)
+	went.Client = l.meter.client(requests)
+}
+
+// measured lists the requests of a level without its warm-up.
+func (run *Run) measured(index int) (requests []*Request) {
+	for i := range run.Requests {
+		if r := &run.Requests[i]; r.Level == index && !r.Warmup {
+			requests = append(requests, r)
+		}
+	}
+	return requests
+}
+
+// emptied is when the server's queue was seen empty after the last request of a level was sent, and stayed so; zero
+// if it was not.
+func emptied(run *Run, index int) (at time.Time) {
+	var last time.Time
+	for _, r := range run.measured(index) {
+		if r.Sent.After(last) {
+			last = r.Sent
+		}
+	}
+	for _, s := range slices.Backward(run.Queue) {
+		if s.Level != index || !s.At.After(last) || !s.empty() {
+			break
+		}
+		at = s.At
+	}
+	return at
+}
+
+// empty reports whether the server said that nothing was running and nothing waiting.
+func (s QueueSample) empty() bool { return s.Running == 0 && s.Waiting == 0 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"hash/fnv"
-	"net/url"
 	"os"
 	"time"
 
@@ -19,23 +18,10 @@ import (
 
 // relayConfig is a target as the relay takes it.
 func relayConfig(t config.Target, u *unit, o prober.Options) (collector.RelayConfig, error) {
-	c := collector.RelayConfig{
-		Registerer: u.metrics.Registerer(), ConstLabels: u.metrics.Labels(), Logger: log.With(o.Logger, "target", t.Name),
-		URL: t.URL, Engine: collector.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval,
-		HTTP: t.HTTPClientConfig, UserAgent: o.UserAgent, OnRestart: u.runner.WarmUp,
-		Dial: u.probed.IPFamily.Dial(o.Dial),
-	}
-	var err error
-	if c.HealthURL, err = url.Parse(t.HealthURL); err != nil {
-		return c, fmt.Errorf("health_url: %w", err)
-	}
-	if t.MetricsURL == t.URL.JoinPath("metrics").String() {
-		return c, nil // nobody chose it: the relay finds out first whether it may be read
-	}
-	if c.MetricsURL, err = url.Parse(t.MetricsURL); err != nil {
-		return c, fmt.Errorf("metrics_url: %w", err)
-	}
-	return c, nil
+	c, err := wire.Relay(t, o.Dial)
+	c.Registerer, c.ConstLabels, c.Logger = u.metrics.Registerer(), u.metrics.Labels(), log.With(o.Logger, "target", t.Name)
+	c.UserAgent, c.OnRestart = o.UserAgent, u.runner.WarmUp
+	return c, err
 }
 
 // shown is a target as the status page takes it.

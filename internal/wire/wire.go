@@ -3,6 +3,9 @@
 package wire
 
 import (
+	"fmt"
+	"net/url"
+
 	"github.com/llm-prober/llm_prober/collector"
 	"github.com/llm-prober/llm_prober/internal/config"
 	"github.com/llm-prober/llm_prober/prober"
@@ -27,6 +30,25 @@ func Target(t config.Target) prober.Target {
 		})
 	}
 	return p
+}
+
+// Relay is a target as the relay takes it: its addresses and how it is reached. The error is about an address.
+func Relay(t config.Target, dial prober.DialFunc) (collector.RelayConfig, error) {
+	c := collector.RelayConfig{
+		URL: t.URL, Engine: collector.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval,
+		HTTP: t.HTTPClientConfig, Dial: prober.IPFamily(t.IPFamily).Dial(dial),
+	}
+	var err error
+	if c.HealthURL, err = url.Parse(t.HealthURL); err != nil {
+		return c, fmt.Errorf("health_url: %w", err)
+	}
+	if t.MetricsURL == t.URL.JoinPath("metrics").String() {
+		return c, nil // nobody chose it: the relay finds out first whether it may be read
+	}
+	if c.MetricsURL, err = url.Parse(t.MetricsURL); err != nil {
+		return c, fmt.Errorf("metrics_url: %w", err)
+	}
+	return c, nil
 }
 
 // Workloads lists a target's workloads as the collector takes them.

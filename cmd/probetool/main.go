@@ -1,12 +1,15 @@
-// Command probetool is the companion of llm_prober: it checks configurations and explains single probes.
+// Command probetool is the companion of llm_prober: it checks configurations, explains single probes, and runs finite
+// experiments on a server or on a model of one.
 package main
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/prometheus/common/version"
@@ -15,31 +18,34 @@ import (
 // Exit codes.
 const (
 	exitOK          = 0
-	exitFailed      = 1 // the probe failed
+	exitFailed      = 1 // the probe or the run failed, or a level of it is not to be trusted
 	exitUsage       = 2 // bad flags or configuration
 	exitInterrupted = 130
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	app := kingpin.New("probetool", "Checks configurations of llm_prober and explains single probes.")
+	app := kingpin.New("probetool", "Checks configurations of llm_prober, explains single probes, and finds the load that a server should be run at.")
 	app.Version(version.Print("probetool"))
 	app.HelpFlag.Short('h')
 	app.UsageWriter(stdout)
 	check := checkCommand(app)
 	probe := probeCommand(app)
+	commands := map[string]command{
+		check.command: func(_ context.Context, stdout, stderr io.Writer) int { return check.run(stdout, stderr) },
+		probe.command: probe.run,
+	}
+	maps.Copy(commands, sweepCommands(app))
 	chosen, err := app.Parse(args)
 	if err != nil {
 		fmt.Fprintf(stderr, "probetool: %s\nSee probetool --help.\n", err)
 		return exitUsage
 	}
-	if chosen == probe.command {
-		return probe.run(ctx, stdout, stderr)
-	}
-	return check.run(stdout, stderr)
+	return commands[chosen](ctx, stdout, stderr)
 }

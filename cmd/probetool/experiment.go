@@ -1,0 +1,58 @@
+package main
+
+import (
+	"cmp"
+
+	"github.com/go-kit/log"
+	"github.com/prometheus/common/version"
+
+	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/wire"
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// planOf is an experiment as package sweep takes it. The error is about an objective.
+func planOf(e *config.Experiment) (sweep.Plan, error) {
+	p := sweep.Plan{
+		Name: e.Name, Warmup: e.Warmup, Timeout: e.Timeout, StallTimeout: e.StallTimeout, Settle: e.Settle, Seed: uint64(e.Seed),
+	}
+	for _, l := range e.Levels {
+		p.Levels = append(p.Levels, sweep.Level{
+			Concurrency: l.Concurrency, Rate: l.Rate, Arrival: prober.Arrival(l.Arrival), MaxInFlight: l.MaxInFlight,
+			PromptTokens: l.PromptTokens, OutputTokens: l.OutputTokens, Requests: l.Requests, Duration: l.Duration,
+		})
+	}
+	var err error
+	p.SLOs, err = sweep.ParseObjectives(e.SLOs)
+	return p, err
+}
+
+// rules are those of a plan that package sweep knows.
+func rules() config.ExperimentRules {
+	return config.ExperimentRules{Objective: func(text string) error {
+		_, err := sweep.ParseObjective(text)
+		return err
+	}}
+}
+
+// serverOf is the target of an experiment as package sweep takes it. The error is about an address.
+func serverOf(e *config.Experiment, logger log.Logger) (sweep.Server, error) {
+	target := wire.Target(*e.Target)
+	s := sweep.Server{
+		Target: target, Workload: target.Plans[0].Workload,
+		Tool: "probetool " + buildVersion(), UserAgent: userAgent(), Logger: logger, Dial: prober.DefaultDial,
+	}
+	if e.Target.MetricsURL == "" {
+		return s, nil
+	}
+	var err error
+	s.Relay, err = wire.Relay(*e.Target, s.Dial)
+	s.Relay.UserAgent = s.UserAgent
+	return s, err
+}
+
+// userAgent names us to servers, so that their operators can tell us from users.
+func userAgent() string { return "llm_prober/" + buildVersion() }
+
+func buildVersion() string { return cmp.Or(version.Version, "devel") }

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// liveLevel is what is known of a level while it runs.
+type liveLevel struct {
+	sweep.Level
+	index, of int
+	phase     sweep.Phase
+	start     time.Time
+
+	ended, failed    int
+	reasons          map[string]int
+	outputTokens     int
+	ttft, gaps       recent
+	running, waiting float64 // by the server's gauges
+}
+
+// recent holds the last values of a latency, in seconds.
+type recent struct {
+	values []float64
+	next   int
+}
+
+// recentValues bounds what a live percentile is of.
+const recentValues = 2048
+
+func (r *recent) add(v float64) {
+	if math.IsNaN(v) {
+		return
+	}
+	if len(r.values) < recentValues {
+		r.values = append(r.values, v)
+		return
+	}
+	r.values[r.next] = v
+	r.next = (r.next + 1) % recentValues
+}
+
+// p50 is the median; "-" of none.
+func (r *recent) p50() string {
+	if len(r.values) == 0 {
+		return "-"
+	}
+	sorted := slices.Sorted(slices.Values(r.values))
+	return millis(time.Duration(sorted[(len(sorted)-1)/2] * float64(time.Second)))
+}
+
+func (l *liveLevel) note(r *sweep.Request) {
+	if !r.OK() && !r.Abandoned {
+		l.failed++
+		if l.reasons == nil {
+			l.reasons = map[string]int{}
+		}
+		l.reasons[string(r.Reason)]++
+	}
+	if r.Warmup || r.Abandoned {
+		return
+	}
+	l.ended++
+	l.outputTokens += r.OutputTokens
+	l.ttft.add(r.Value(sweep.TTFT))
+	for _, gap := range r.ITL() {
+		l.gaps.add(gap)
+	}
+}
+
+// title names the level among its siblings.
+func (l *liveLevel) title() string {
+	return fmt.Sprintf("level %d of %d, %s", l.index+1, l.of, l.Level)
+}
+
+// limits tells when the level will end.
+func (l *liveLevel) limits() string {
+	var limits []string
+	if l.Requests > 0 {
+		limits = append(limits, fmt.Sprintf("%d requests", l.Requests))
+	}
+	if l.Duration > 0 {
+		limits = append(limits, l.Duration.String())
+	}
+	return strings.Join(limits, " or ")
+}
+
+// state tells how far the level has come, as a part of 1 and in words.
+func (l *liveLevel) state(now time.Time) (part float64, text string) {
+	if l.start.IsZero() {
+		return 0, string(l.phase)
+	}
+	if l.phase == sweep.Settling {
+		return 1, fmt.Sprintf("settling, %.0f running, %.0f waiting", l.running, l.waiting)
+	}
+	elapsed := now.Sub(l.start)
+	left := time.Duration(math.MaxInt64)
+	if l.Duration > 0 {
+		left = l.Duration - elapsed
+	}
+	if l.Requests > 0 && l.Rate > 0 {
+		left = min(left, time.Duration(float64(l.Requests)/l.Rate*float64(time.Second))-elapsed)
+	} else if l.Requests > 0 && l.ended > 0 {
+		left = min(left, time.Duration(float64(elapsed)*float64(l.Requests-l.ended)/float64(l.ended)))
+	}
+	if l.phase == sweep.Answering || left <= 0 {
+		return 1, "waiting for the last answers"
+	}
+	if left == math.MaxInt64 {
+		return 0, "begun"
+	}
+	return elapsed.Seconds() / (elapsed + left).Seconds(), left.Round(time.Second).String() + " left"
+}
+
+// latency tells what the last requests were like.
+func (l *liveLevel) latency() string {
+	text := fmt.Sprintf("TTFT p50 %s, ITL p50 %s", l.ttft.p50(), l.gaps.p50())
+	if l.failed > 0 {
+		text += fmt.Sprintf(", %d failed", l.failed)
+	}
+	return text
+}
+
+// result tells how the level went.
+func (l *liveLevel) result(took time.Duration) string {
+	return fmt.Sprintf("%d requests in %s, %s, %.0f tok/s", l.ended, took.Round(100*time.Millisecond), l.latency(), float64(l.outputTokens)/took.Seconds())
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// results say where results go and how much is told meanwhile.
+type results struct {
+	out, dir, name string
+	quiet          bool
+}
+
+// defaultOut is where results directories are made.
+const defaultOut = "llm_prober-results"
+
+func (r *results) flags(cmd *kingpin.CmdClause) {
+	cmd.Flag("out", "Folder in which the results directory NAME-DATE-TIME is made.").Default(defaultOut).StringVar(&r.out)
+	cmd.Flag("dir", "The results directory itself, instead; it must not exist or be empty.").PlaceHolder("DIR").StringVar(&r.dir)
+	cmd.Flag("name", "Name of the run; that of the experiment if omitted.").PlaceHolder("NAME").StringVar(&r.name)
+	cmd.Flag("quiet", "Print the table alone.").Short('q').BoolVar(&r.quiet)
+}
+
+// store makes the results directory.
+func (r *results) store(name string, plan []byte, failed func(error)) (*sweep.Store, error) {
+	dir := r.dir
+	if dir == "" {
+		dir = sweep.FreeDir(r.out, name, time.Now())
+	}
+	return sweep.NewStore(filepath.Clean(dir), plan, failed)
+}
+
+// tell writes a line for the user.
+func tell(w io.Writer, format string, args ...any) {
+	fmt.Fprintf(w, "probetool: "+format+"\n", args...)
+}

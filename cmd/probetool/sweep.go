@@ -1,0 +1,348 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/llm-prober/llm_prober/internal/config"
+)
+
+// experiment is one of the commands sweep concurrency, rate, prompt-length, output-length and grid, or the same of
+// simulate: what is varied, and what a level is when no flag says otherwise.
+type experiment struct {
+	name, help string
+	levels     string // what --levels is and begins with; empty: there is no such flag
+	levelsHelp string
+	closed     bool // a closed loop
+	warmup     int
+	duration   time.Duration // of a level; with a rate, how long its requests take to send
+	requests   int           // of a level
+	demo       demoValues
+}
+
+// demoValues replace the defaults with --demo, so that it takes about a minute.
+type demoValues struct {
+	levels   string
+	duration time.Duration
+	requests int
+	output   int
+}
+
+// experiments lists what the articles that this tool follows have measured, with their loads.
+func experiments() []experiment {
+	return []experiment{
+		{
+			name: "concurrency", help: "Keep so many requests in flight: throughput and latency against concurrency.",
+			levels: "1,2,4,8,16,32,64,128,256", levelsHelp: "Requests in flight, one level each.",
+			closed: true, warmup: 5, duration: 2 * time.Minute,
+			demo: demoValues{levels: "1,2,4,8,16,32", duration: 6 * time.Second, output: 16},
+		},
+		{
+			name: "rate", help: "Send so many requests a second, whatever becomes of those before: when does a queue grow, and how long does it take to drain?",
+			levels: "2,4,8,12", levelsHelp: "Requests a second, one level each.",
+			warmup: 16, duration: 2 * time.Minute,
+			demo: demoValues{levels: "4,8,16", duration: 12 * time.Second, output: 64},
+		},
+		{
+			name: "prompt-length", help: "The same load with longer and longer prompts.",
+			levels: "128,512,1024,2048,8192", levelsHelp: "Prompt tokens, one level each.",
+			closed: true, warmup: 5, requests: 128,
+			demo: demoValues{levels: "128,512,1024,2048", requests: 128, output: 16},
+		},
+		{
+			name: "output-length", help: "The same load with longer and longer answers.",
+			levels: "32,128,512", levelsHelp: "Output tokens, one level each.",
+			closed: true, warmup: 5, requests: 128,
+			demo: demoValues{levels: "8,32,128", requests: 80},
+		},
+		{
+			name: "grid", help: "Every concurrency with every length of prompt and answer: --concurrency, --prompt-tokens and --output-tokens are lists.",
+			closed: true, warmup: 5, duration: time.Minute,
+			demo: demoValues{duration: 5 * time.Second, output: 16},
+		},
+	}
+}
+
+// sweepFlags are the command line of an experiment.
+type sweepFlags struct {
+	experiment
+	url string
+
+	list        string // --levels
+	concurrency string
+	prompt      string
+	output      string
+	warm        int
+	warmSet     bool
+	each        time.Duration // --duration
+	count       int           // --requests
+	arrival     string
+	maxInFlight int
+	seed        string
+	slos        []string
+
+	server  serverFlags
+	results results
+}
+
+// serverFlags say how a real server is reached and what it is asked.
+type serverFlags struct {
+	model, api, apiKeyFile, metricsURL, extraBody string
+	insecure, demo                                bool
+	timeout, stallTimeout, settle                 time.Duration
+}
+
+// sweepCommands adds the command sweep and all below it. The returned functions run them, by their full names.
+func sweepCommands(app *kingpin.Application) map[string]command {
+	sweepCmd := app.Command("sweep", "Run a finite experiment: put a server under one level of load after another, and say which it should be run at.")
+	commands := map[string]command{}
+	for _, e := range experiments() {
+		f := &sweepFlags{experiment: e}
+		cmd := sweepCmd.Command(e.name, e.help)
+		f.loadFlags(cmd)
+		f.server.flags(cmd)
+		f.results.flags(cmd)
+		cmd.Arg("url", "Base URL of the server, with or without /v1; none with --demo.").StringVar(&f.url)
+		commands[cmd.FullCommand()] = f.run
+	}
+	run := &planRun{}
+	cmd := sweepCmd.Command("run", "Run a plan file: an experiment that can be repeated. Every run stores its plan as plan.yml.")
+	cmd.Arg("plan", "Plan file; see docs/sweep.md.").Required().StringVar(&run.file)
+	run.results.flags(cmd)
+	commands[cmd.FullCommand()] = run.run
+	return commands
+}
+
+// command runs a command that was chosen and returns the exit code.
+type command func(ctx context.Context, stdout, stderr io.Writer) int
+
+// loadFlags adds the flags that say what is sent, and when.
+func (f *sweepFlags) loadFlags(cmd *kingpin.CmdClause) {
+	lists := ""
+	if f.levels != "" {
+		cmd.Flag("levels", f.levelsHelp).PlaceHolder(f.levels).StringVar(&f.list)
+	} else {
+		lists = " One level each, separated by commas."
+	}
+	if f.name != "prompt-length" {
+		cmd.Flag("prompt-tokens", "Length of the prompt in tokens, by the server's own count."+lists).PlaceHolder(f.promptDefault()).StringVar(&f.prompt)
+	}
+	if f.name != "output-length" {
+		cmd.Flag("output-tokens", "Length of the answer in tokens."+lists).PlaceHolder(f.outputDefault()).StringVar(&f.output)
+	}
+	if f.closed && f.name != "concurrency" {
+		cmd.Flag("concurrency", "Requests in flight."+lists).PlaceHolder(f.concurrencyDefault()).StringVar(&f.concurrency)
+	}
+	limits := "A level ends after so long, and when all is answered"
+	if !f.closed {
+		limits = "A level sends as many requests as come in so long"
+	}
+	duration, requests := "none", "none"
+	if f.duration > 0 {
+		duration = f.duration.String()
+	}
+	if f.requests > 0 {
+		requests = strconv.Itoa(f.requests)
+	}
+	cmd.Flag("duration", limits+". The defaults of this and of --requests hold if neither is given.").PlaceHolder(duration).DurationVar(&f.each)
+	cmd.Flag("requests", "A level ends after so many requests.").PlaceHolder(requests).IntVar(&f.count)
+	cmd.Flag("warmup", "Requests before each level that measure nothing.").PlaceHolder(strconv.Itoa(f.warmup)).IsSetByUser(&f.warmSet).IntVar(&f.warm)
+	if !f.closed {
+		cmd.Flag("arrival", "How requests come: poisson, constant.").Default("poisson").EnumVar(&f.arrival, "poisson", "constant")
+		cmd.Flag("max-in-flight", "Bound on requests in flight; those due beyond it are missed and counted. None if omitted.").PlaceHolder("N").IntVar(&f.maxInFlight)
+		cmd.Flag("seed", "Of the random arrivals: the same seed gives the same times.").Default("42").StringVar(&f.seed)
+	}
+	cmd.Flag("slo", "Bound on a percentile of a latency that the operating point must hold, as ttft_p95=1s or itl_p99=100ms. Repeatable.").PlaceHolder("OBJECTIVE").StringsVar(&f.slos)
+}
+
+func (s *serverFlags) flags(cmd *kingpin.CmdClause) {
+	cmd.Flag("model", "Model to ask for; the first that the server lists if omitted.").PlaceHolder("NAME").StringVar(&s.model)
+	cmd.Flag("api", "Endpoint: chat, completions.").Default("chat").EnumVar(&s.api, "chat", "completions")
+	cmd.Flag("extra-body", "JSON object to merge into every request.").PlaceHolder("JSON").StringVar(&s.extraBody)
+	cmd.Flag("api-key-file", "File with the API key.").PlaceHolder("FILE").StringVar(&s.apiKeyFile)
+	cmd.Flag("insecure", "Do not verify the server's certificate.").BoolVar(&s.insecure)
+	cmd.Flag("metrics-url", "The server's own metrics, for the queue.").PlaceHolder("URL/metrics").StringVar(&s.metricsURL)
+	v := config.DefaultExperiment()
+	cmd.Flag("timeout", "Time for one request.").Default(v.Timeout.String()).DurationVar(&s.timeout)
+	cmd.Flag("stall-timeout", "Time without a token in mid stream after which a request has failed.").Default(v.StallTimeout.String()).DurationVar(&s.stallTimeout)
+	cmd.Flag("settle", "Most time to wait after a level for the server's queue to drain.").Default(v.Settle.String()).DurationVar(&s.settle)
+	cmd.Flag("demo", "Load a simulated server in this process instead, with short levels.").BoolVar(&s.demo)
+}
+
+func (f *sweepFlags) promptDefault() string {
+	if f.name == "grid" {
+		return "128,512,2048"
+	}
+	return "512"
+}
+
+func (f *sweepFlags) outputDefault() string {
+	if f.server.demo && f.demo.output > 0 {
+		return strconv.Itoa(f.demo.output)
+	}
+	return "128"
+}
+
+func (f *sweepFlags) concurrencyDefault() string {
+	if f.name == "grid" {
+		return "1,4,16"
+	}
+	return "4"
+}
+
+func (f *sweepFlags) run(ctx context.Context, stdout, stderr io.Writer) int {
+	if (f.url == "") != f.server.demo {
+		fmt.Fprintln(stderr, "probetool: give the URL of a server or --demo, not both\nSee probetool sweep --help.")
+		return exitUsage
+	}
+	if f.server.demo {
+		d, err := startDemo()
+		if err != nil {
+			tell(stderr, "%v", err)
+			return exitFailed
+		}
+		defer d.stop()
+		f.url = d.url
+	}
+	e, err := f.plan()
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return exitUsage
+	}
+	return measure(ctx, e, f.results, stdout, stderr)
+}
+
+// plan makes the experiment that the flags ask for. Its errors name the flags.
+func (f *sweepFlags) plan() (*config.Experiment, error) {
+	if f.server.demo {
+		f.duration, f.requests = f.demo.duration, f.demo.requests
+		if f.levels != "" {
+			f.levels = f.demo.levels
+		}
+	}
+	settings := f.server.settings(f.url)
+	add := func(key, flag, value string) {
+		if value != "" {
+			settings = append(settings, config.Setting{Key: key, Flag: flag, Value: value})
+		}
+	}
+	settings = append(settings, config.Setting{Key: "name", Flag: "--name", Value: orElse(f.results.name, f.name), Text: true})
+	warm := f.warmup
+	if f.warmSet {
+		warm = f.warm
+	} else if f.server.demo {
+		warm = min(warm, 5)
+	}
+	add("warmup", "--warmup", strconv.Itoa(warm))
+	add("seed", "--seed", f.seed)
+	for i, slo := range f.slos {
+		settings = append(settings, config.Setting{Key: fmt.Sprintf("slos[%d]", i), Flag: "--slo", Value: slo, Text: true})
+	}
+	for i, l := range f.loads() {
+		for _, s := range l {
+			add(fmt.Sprintf("levels[%d].%s", i, s.Key), s.Flag, s.Value)
+		}
+	}
+	return config.ExperimentOf(settings, rules())
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// settings are those of the target and the workload.
+func (s *serverFlags) settings(url string) []config.Setting {
+	all := []config.Setting{
+		{Key: "target.url", Flag: "url", Value: url, Text: true},
+		{Key: "target.model", Flag: "--model", Value: s.model, Text: true},
+		{Key: "target.metrics_url", Flag: "--metrics-url", Value: s.metricsURL, Text: true},
+		{Key: "target.http_client_config.authorization.credentials_file", Flag: "--api-key-file", Value: s.apiKeyFile, Text: true},
+		{Key: "workload.api", Flag: "--api", Value: s.api, Text: true},
+		{Key: "workload.extra_body", Flag: "--extra-body", Value: s.extraBody},
+		{Key: "timeout", Flag: "--timeout", Value: s.timeout.String(), Text: true},
+		{Key: "stall_timeout", Flag: "--stall-timeout", Value: s.stallTimeout.String(), Text: true},
+		{Key: "settle", Flag: "--settle", Value: s.settle.String(), Text: true},
+	}
+	if s.insecure {
+		all = append(all, config.Setting{Key: "target.http_client_config.tls_config.insecure_skip_verify", Flag: "--insecure", Value: "true"})
+	}
+	return slices.DeleteFunc(all, func(s config.Setting) bool { return s.Value == "" })
+}
+
+// loads lists the settings of each level, without the prefix of their keys.
+func (f *sweepFlags) loads() (levels [][]config.Setting) {
+	concurrency := setting("concurrency", "--concurrency", orElse(f.concurrency, f.concurrencyDefault()))
+	prompt := setting("prompt_tokens", "--prompt-tokens", orElse(f.prompt, f.promptDefault()))
+	output := setting("output_tokens", "--output-tokens", orElse(f.output, f.outputDefault()))
+	list := orElse(f.list, f.levels)
+	for _, value := range strings.Split(list, ",") {
+		value = strings.TrimSpace(value)
+		switch f.name {
+		case "concurrency":
+			levels = append(levels, f.limited(setting("concurrency", "--levels", value), prompt, output))
+		case "rate":
+			levels = append(levels, f.limited(setting("rate", "--levels", value), prompt, output))
+		case "prompt-length":
+			levels = append(levels, f.limited(concurrency, setting("prompt_tokens", "--levels", value), output))
+		case "output-length":
+			levels = append(levels, f.limited(concurrency, prompt, setting("output_tokens", "--levels", value)))
+		}
+	}
+	if f.name == "grid" {
+		for _, o := range each(output) {
+			for _, p := range each(prompt) {
+				for _, c := range each(concurrency) {
+					levels = append(levels, f.limited(c, p, o))
+				}
+			}
+		}
+	}
+	return levels
+}
+
+func setting(key, flag, value string) config.Setting {
+	return config.Setting{Key: key, Flag: flag, Value: value}
+}
+
+// each makes one setting of each item of a list.
+func each(s config.Setting) (all []config.Setting) {
+	for _, value := range strings.Split(s.Value, ",") {
+		all = append(all, setting(s.Key, s.Flag, strings.TrimSpace(value)))
+	}
+	return all
+}
+
+// limited adds to the settings of a level how it ends.
+func (f *sweepFlags) limited(level ...config.Setting) []config.Setting {
+	duration, requests := f.each, f.count
+	if duration == 0 && requests == 0 {
+		duration, requests = f.duration, f.requests
+	}
+	if !f.closed {
+		level = append(level, setting("arrival", "--arrival", f.arrival))
+		if f.maxInFlight != 0 {
+			level = append(level, setting("max_in_flight", "--max-in-flight", strconv.Itoa(f.maxInFlight)))
+		}
+		// A fixed count makes the levels of two runs equal; how many Poisson arrivals come in a time is chance.
+		if rate, err := strconv.ParseFloat(level[0].Value, 64); err == nil && requests == 0 && rate*duration.Seconds() >= 1 {
+			requests, duration = int(rate*duration.Seconds()+0.5), 0
+		}
+	}
+	if duration != 0 {
+		level = append(level, setting("duration", "--duration", duration.String()))
+	}
+	if requests != 0 {
+		level = append(level, setting("requests", "--requests", strconv.Itoa(requests)))
+	}
+	return level
+}

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -82,17 +84,35 @@ func known[R any](requests []R, of func(R) []float64) (values []float64) {
 type client struct {
 	Name      string
 	RoleToken bool // it takes the chunk that opens a chat for a token
+	doubts    int  // exit status with which it says that its figures are to be doubted; 0: it never does
 	command   func(programs, load) *exec.Cmd
 	read      func(programs, load) (report, error)
+}
+
+// run runs the client and reads what it measured.
+func (c client) run(ctx context.Context, p programs, l load, cpus ...int) (report, usage, error) {
+	cost, err := runClient(ctx, c.command(p, l), cpus...)
+	var exit *exec.ExitError
+	if err != nil && !(c.doubts != 0 && errors.As(err, &exit) && exit.ExitCode() == c.doubts) {
+		return report{}, cost, err
+	}
+	r, failed := c.read(p, l)
+	if failed != nil {
+		return r, cost, errors.Join(failed, err)
+	}
+	if n := len(r.Requests) + r.Failed; n != l.Requests {
+		return r, cost, errors.Join(fmt.Errorf("it reports %d requests, want %d", n, l.Requests), err)
+	}
+	return r, cost, nil
 }
 
 // clients are those that are compared; ours is the first.
 func clients() []client {
 	return []client{
-		{"probetool sweep", false, sweepCommand, readSweep},
-		{"vllm-bench", true, rustBenchCommand, readBench},
-		{"vllm bench serve", true, vllmBenchCommand, readBench},
-		{"evalscope perf", true, evalscopeCommand, readEvalscope},
+		{"probetool sweep", false, 1, sweepCommand, readSweep},
+		{"vllm-bench", true, 0, rustBenchCommand, readBench},
+		{"vllm bench serve", true, 0, vllmBenchCommand, readBench},
+		{"evalscope perf", true, 0, evalscopeCommand, readEvalscope},
 	}
 }
 

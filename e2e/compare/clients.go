@@ -35,15 +35,17 @@ type clientFigures struct {
 
 	TTFT, ServedTTFT spread // milliseconds
 	ITL, ServedITL   spread
+	// What was served of that alone which the client reports: it may say of a value that it does not know it.
+	KnownTTFT, KnownITL       spread
+	WithheldTTFT, WithheldITL float64 // share that it does not report
 	// OwnITL is what was served if the chunk that opens a chat counts as a token, where the client does so.
 	OwnITL spread
 
 	Failed   int
-	Withheld float64 // share of gaps that the client says it does not know
 	InFlight float64 // mean number of streams that the server had, from the first to the last
 
-	CPU, CPUStreaming float64 // seconds; of the whole client, and from the first request to the last token
-	PeakMB            float64
+	CPU, CPURunning float64 // seconds; of the whole client, and from the first request on
+	PeakMB          float64
 }
 
 // compareClients runs the clients against the mock.
@@ -84,16 +86,12 @@ func againstMock(ctx context.Context, o options, c client, l load) (clientFigure
 		return clientFigures{}, err
 	}
 	l.URL = server.url
-	cost, err := runClient(ctx, c.command(o.programs, l), clientCPU)
+	r, cost, err := c.run(ctx, o.programs, l, clientCPU)
 	if err != nil {
 		server.kill()
 		return clientFigures{}, err
 	}
 	ledger, err := server.finish()
-	if err != nil {
-		return clientFigures{}, err
-	}
-	r, err := c.read(o.programs, l)
 	if err != nil {
 		return clientFigures{}, err
 	}
@@ -107,15 +105,15 @@ func judge(c client, l load, r report, ledger []mock.Account, cost usage) (clien
 		return clientFigures{}, err
 	}
 	f := clientFigures{Client: c.Name, Streams: l.Streams, Failed: r.Failed, CPU: cost.CPU, PeakMB: cost.PeakMB}
-	truth := truthOf(served, r)
-	f.TTFT, f.ServedTTFT = spreadOf(r.ttfts()), spreadOf(truth.ttfts())
-	f.ITL, f.ServedITL = spreadOf(r.gaps()), spreadOf(truth.gaps())
+	whole := truthOf(served)
+	reported := whole.knownTo(r)
+	f.TTFT, f.ServedTTFT, f.KnownTTFT = spreadOf(r.ttfts()), spreadOf(whole.ttfts()), spreadOf(reported.ttfts())
+	f.ITL, f.ServedITL, f.KnownITL = spreadOf(r.gaps()), spreadOf(whole.gaps()), spreadOf(reported.gaps())
+	f.WithheldTTFT, f.WithheldITL = 1-share(reported.ttfts(), whole.ttfts()), 1-share(reported.gaps(), whole.gaps())
 	f.OwnITL = f.ServedITL
 	if c.RoleToken {
 		f.OwnITL = spreadOf(known(served, func(a mock.Account) []float64 { return gapsOf(append([]int64{a.Role}, a.Tokens...)) }))
 	}
-	all := len(known(r.Requests, func(r request) []float64 { return make([]float64, len(r.Gaps)) }))
-	f.Withheld = 1 - float64(len(r.gaps()))/float64(all)
 	from, to := served[0].Received, int64(0)
 	busy := 0.0
 	for _, a := range served {
@@ -124,7 +122,7 @@ func judge(c client, l load, r report, ledger []mock.Account, cost usage) (clien
 		busy += float64(end - a.Received)
 	}
 	f.InFlight = busy / float64(to-from)
-	f.CPUStreaming = cost.between(time.Unix(0, from), time.Unix(0, to))
+	f.CPURunning = cost.since(time.Unix(0, from))
 	return f, nil
 }
 
@@ -156,25 +154,39 @@ func measuredOf(ledger []mock.Account, r report, n int) ([]mock.Account, error) 
 	return served, nil
 }
 
-// truthOf is what the server knows of the requests. Where a client says of a single value that it does not know it,
-// the truth leaves the same out.
-func truthOf(served []mock.Account, r report) (truth report) {
-	for i, a := range served {
-		one := request{ID: a.ID, TTFT: float64(a.Tokens[0]-a.Received) / 1e6, Gaps: gapsOf(a.Tokens)}
-		if r.Requests[0].ID != "" {
-			if math.IsNaN(r.Requests[i].TTFT) {
-				one.TTFT = math.NaN()
-			}
-			for j, gap := range r.Requests[i].Gaps {
-				if math.IsNaN(gap) {
-					one.Gaps[j] = math.NaN()
-				}
-			}
-		}
-		truth.Requests = append(truth.Requests, one)
+// truthOf is what the server knows of requests.
+func truthOf(served []mock.Account) (truth report) {
+	for _, a := range served {
+		truth.Requests = append(truth.Requests, request{ID: a.ID, TTFT: float64(a.Tokens[0]-a.Received) / 1e6, Gaps: gapsOf(a.Tokens)})
 	}
 	return truth
 }
+
+// knownTo leaves out of the truth what a client that names its requests says it does not know.
+func (r report) knownTo(measured report) (rest report) {
+	if measured.Requests[0].ID == "" {
+		return r
+	}
+	for i, one := range r.Requests {
+		one.TTFT = hide(one.TTFT, measured.Requests[i].TTFT)
+		one.Gaps = slices.Clone(one.Gaps)
+		for j, gap := range measured.Requests[i].Gaps {
+			one.Gaps[j] = hide(one.Gaps[j], gap)
+		}
+		rest.Requests = append(rest.Requests, one)
+	}
+	return rest
+}
+
+// hide is a value, unless the measured one is not known.
+func hide(value, measured float64) float64 {
+	if math.IsNaN(measured) {
+		return measured
+	}
+	return value
+}
+
+func share(some, all []float64) float64 { return float64(len(some)) / float64(len(all)) }
 
 // gapsOf are the milliseconds between neighbours.
 func gapsOf(times []int64) (gaps []float64) {

@@ -53,10 +53,10 @@ type cellKey struct {
 // clientTables are the errors of TTFT, those of ITL, and the cost.
 func clientTables(all []clientFigures) string {
 	var ttft, itl, cost table
-	ttft.header("streams", "client", "TTFT served, mean / p99", "reported, mean / p99", "error of mean", "error of p99", "of mean, to ours", "of p99, to ours")
+	ttft.header("streams", "client", "TTFT served, mean / p99", "reported, mean / p99", "error of mean", "error of p99", "of mean, to ours", "of p99, to ours", "withheld", "error of mean by that")
 	itl.header("streams", "client", "ITL served, mean / p50 / p99", "reported, mean / p50 / p99", "error of mean", "error of p50", "error of p99",
-		"error of mean, a role chunk counted as a token", "gaps withheld", "failed")
-	cost.header("streams", "client", "streams in flight, mean", "CPU, s", "CPU while streaming, s", "peak MB", "CPU, to ours", "while streaming, to ours", "MB, to ours")
+		"error of mean, a role chunk counted as a token", "withheld", "error of mean by that", "failed requests")
+	cost.header("streams", "client", "streams in flight, mean", "CPU, s", "from the first request on, s", "peak MB", "CPU, to ours", "from the first request on, to ours", "MB, to ours")
 	ours := cell{}
 	for _, c := range cells(all) {
 		if c.client == clients()[0].Name {
@@ -77,6 +77,8 @@ func ttftCells(c, ours cell) []string {
 		fmt.Sprintf("%.1f / %.1f", c.median(func(f clientFigures) float64 { return f.ServedTTFT.Mean }), c.median(func(f clientFigures) float64 { return f.ServedTTFT.P99 })),
 		fmt.Sprintf("%.1f / %.1f", c.median(func(f clientFigures) float64 { return f.TTFT.Mean }), c.median(func(f clientFigures) float64 { return f.TTFT.P99 })),
 		signed(c.median(mean)), signed(c.median(p99)), ratio(c, ours, mean), ratio(c, ours, p99),
+		percent(c.median(func(f clientFigures) float64 { return f.WithheldTTFT })),
+		signed(c.median(func(f clientFigures) float64 { return f.KnownTTFT.minus(f.ServedTTFT).Mean })),
 	}
 }
 
@@ -98,23 +100,26 @@ func itlCells(c cell) []string {
 		signed(c.median(func(f clientFigures) float64 { return f.ITL.minus(f.ServedITL).P50 })),
 		signed(c.median(func(f clientFigures) float64 { return f.ITL.minus(f.ServedITL).P99 })),
 		signed(c.median(func(f clientFigures) float64 { return f.ITL.minus(f.OwnITL).Mean })),
-		fmt.Sprintf("%.1f %%", 100*c.median(func(f clientFigures) float64 { return f.Withheld })), fmt.Sprint(failed),
+		percent(c.median(func(f clientFigures) float64 { return f.WithheldITL })),
+		signed(c.median(func(f clientFigures) float64 { return f.KnownITL.minus(f.ServedITL).Mean })), fmt.Sprint(failed),
 	}
 }
 
 func costCells(c, ours cell) []string {
 	cpu := func(f clientFigures) float64 { return f.CPU }
-	streaming := func(f clientFigures) float64 { return f.CPUStreaming }
+	running := func(f clientFigures) float64 { return f.CPURunning }
 	mb := func(f clientFigures) float64 { return f.PeakMB }
 	return []string{
 		fmt.Sprintf("%.0f", c.median(func(f clientFigures) float64 { return f.InFlight })),
-		fmt.Sprintf("%.2f", c.median(cpu)), fmt.Sprintf("%.2f", c.median(streaming)), fmt.Sprintf("%.0f", c.median(mb)),
-		ratio(c, ours, cpu), ratio(c, ours, streaming), ratio(c, ours, mb),
+		fmt.Sprintf("%.2f", c.median(cpu)), fmt.Sprintf("%.2f", c.median(running)), fmt.Sprintf("%.0f", c.median(mb)),
+		ratio(c, ours, cpu), ratio(c, ours, running), ratio(c, ours, mb),
 	}
 }
 
 // signed is a difference, with as many digits as a thousandth of a millisecond takes.
 func signed(v float64) string { return fmt.Sprintf("%+.3f", v) }
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 // ratio compares sizes, whatever their signs.
 func ratio(c, ours cell, of func(clientFigures) float64) string {

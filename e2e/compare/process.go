@@ -34,21 +34,19 @@ type usage struct {
 	looks  []look
 }
 
-// between is the processor time in a span, interpolated between looks.
-func (u usage) between(from, to time.Time) float64 { return u.until(to) - u.until(from) }
-
-func (u usage) until(t time.Time) float64 {
+// since is the processor time from a moment to the end, interpolated between looks.
+func (u usage) since(t time.Time) float64 {
 	i, found := slices.BinarySearchFunc(u.looks, t, func(l look, t time.Time) int { return l.at.Compare(t) })
 	switch {
 	case found:
-		return u.looks[i].cpu
+		return u.CPU - u.looks[i].cpu
 	case i == len(u.looks):
-		return u.CPU
-	case i == 0:
 		return 0
+	case i == 0:
+		return u.CPU
 	}
 	a, b := u.looks[i-1], u.looks[i]
-	return a.cpu + (b.cpu-a.cpu)*float64(t.Sub(a.at))/float64(b.at.Sub(a.at))
+	return u.CPU - a.cpu - (b.cpu-a.cpu)*float64(t.Sub(a.at))/float64(b.at.Sub(a.at))
 }
 
 // clientLimit is the longest that a client may take for one level.

@@ -10,20 +10,12 @@ import (
 	"time"
 )
 
-func TestUsageBetween(t *testing.T) {
+func TestUsageSince(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
 	u := usage{CPU: 5, looks: []look{{at: at(100), cpu: 1}, {at: at(200), cpu: 2}, {at: at(400), cpu: 4}}}
-	for _, test := range []struct {
-		from, to int64
-		want     float64
-	}{
-		{100, 400, 3},
-		{150, 300, 1.5},
-		{0, 200, 2},   // what was spent before the first look
-		{200, 900, 3}, // and after the last
-	} {
-		if got := u.between(at(test.from), at(test.to)); got != test.want {
-			t.Errorf("from %d to %d ms: %v s, want %v", test.from, test.to, got, test.want)
+	for ms, want := range map[int64]float64{0: 5, 100: 4, 150: 3.5, 300: 2, 400: 1, 900: 0} {
+		if got := u.since(at(ms)); got != want {
+			t.Errorf("from %d ms on: %v s, want %v", ms, got, want)
 		}
 	}
 }

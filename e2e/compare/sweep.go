@@ -22,9 +22,14 @@ func sweepCommand(p programs, l load) *exec.Cmd {
 	if l.Streams == 0 {
 		kind, levels = "rate", fmt.Sprintf("%g", l.Rate)
 	}
-	return exec.Command(p.probetool, "sweep", kind, l.URL, "--levels="+levels,
-		"--requests="+strconv.Itoa(l.Requests), "--warmup="+strconv.Itoa(l.Warmup), "--seed="+strconv.Itoa(l.Seed),
-		"--prompt-tokens="+strconv.Itoa(l.Prompt), "--output-tokens="+strconv.Itoa(l.Output), "--out="+filepath.Join(l.Dir, "run"))
+	arguments := []string{
+		"sweep", kind, l.URL, "--quiet", "--levels=" + levels, "--requests=" + strconv.Itoa(l.Requests), "--warmup=" + strconv.Itoa(l.Warmup),
+		"--prompt-tokens=" + strconv.Itoa(l.Prompt), "--output-tokens=" + strconv.Itoa(l.Output), "--dir=" + filepath.Join(l.Dir, "run"),
+	}
+	if l.Streams == 0 {
+		arguments = append(arguments, "--seed="+strconv.Itoa(l.Seed))
+	}
+	return exec.Command(p.probetool, arguments...)
 }
 
 // line is one request in requests.jsonl.

@@ -75,15 +75,12 @@ func againstVLLM(ctx context.Context, o options, c client, l load, server *vllm)
 	if err != nil {
 		return vllmFigures{}, err
 	}
-	if _, err := runClient(ctx, c.command(o.programs, l)); err != nil {
+	r, _, err := c.run(ctx, o.programs, l)
+	if err != nil {
 		return vllmFigures{}, err
 	}
 	time.Sleep(200 * time.Millisecond) // the last request is counted a moment after its end
 	after, err := server.metrics(ctx)
-	if err != nil {
-		return vllmFigures{}, err
-	}
-	r, err := c.read(o.programs, l)
 	if err != nil {
 		return vllmFigures{}, err
 	}

@@ -3,38 +3,53 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/sweep/report"
 )
 
 // finish makes of a run all that can be made of it, and returns the exit code.
-func (o *product) finish(run *sweep.Run) int {
+func (p *product) finish(run *sweep.Run) int {
 	summary := sweep.Summarize(run)
-	if err := sweep.WriteTable(o.stdout, &summary); err != nil {
-		tell(o.stderr, "printing the table: %v", err)
+	if err := sweep.WriteTable(p.stdout, &summary); err != nil {
+		p.fails(fmt.Errorf("printing the table: %w", err))
 	}
-	o.derive(run, &summary)
-	return o.verdict(run, &summary)
+	p.fails(derive(p.store.Dir(), run, &summary))
+	if p.broken == nil && !p.quiet {
+		tell(p.stderr, "the report is %s", filepath.Join(p.store.Dir(), report.FileName))
+	}
+	return p.verdict(run, &summary)
 }
 
-// derive writes the files that are made of the others.
-func (o *product) derive(run *sweep.Run, summary *sweep.Summary) {
-	for _, file := range []struct {
-		name string
-		make func() ([]byte, error)
-	}{
-		{sweep.SummaryFile, func() ([]byte, error) { return indented(summary) }},
-	} {
-		data, err := file.make()
-		if err == nil {
-			err = o.store.Write(file.name, data)
-		}
-		if err != nil && o.broken == nil {
-			o.broken = err
-			tell(o.stderr, "%v", err)
+// fails tells of an error that makes the run fail, if there is one.
+func (p *product) fails(err error) {
+	if err != nil {
+		p.broken = err
+		tell(p.stderr, "%v", err)
+	}
+}
+
+// derive writes the files of a results directory that are made of the others. It stops at the first that fails: the
+// disk is full, mostly.
+func derive(dir string, run *sweep.Run, summary *sweep.Summary) error {
+	var csv bytes.Buffer
+	data, err := indented(summary)
+	if err != nil {
+		return fmt.Errorf("encoding the summary: %w", err)
+	}
+	if err := sweep.WriteCSV(&csv, summary); err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{sweep.SummaryFile: data, sweep.SummaryCSVFile: csv.Bytes()} {
+		if err := sweep.WriteFile(dir, name, data); err != nil {
+			return err
 		}
 	}
+	return report.Write(dir, run, *summary)
 }
 
 func indented(v any) ([]byte, error) {
@@ -46,20 +61,27 @@ func indented(v any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// verdict tells what is wrong with the run, and returns the exit code.
-func (o *product) verdict(run *sweep.Run, summary *sweep.Summary) int {
-	interrupted := slices.ContainsFunc(run.Levels, func(l sweep.LevelRun) bool { return l.Cut == "interrupted" })
-	switch {
-	case o.broken != nil:
-		return exitFailed
-	case interrupted:
-		return exitInterrupted
-	}
-	code := exitOK
-	for _, l := range summary.Levels {
-		if len(l.Doubts) > 0 {
-			code = exitFailed
+// verdict returns the exit code of a run, and says why it is not 0.
+func (p *product) verdict(run *sweep.Run, summary *sweep.Summary) int {
+	var doubted []string
+	for i := range summary.Levels {
+		if l := &summary.Levels[i]; len(l.Doubts) > 0 {
+			kinds := []string{}
+			for _, d := range l.Doubts {
+				kinds = append(kinds, d.Kind)
+			}
+			doubted = append(doubted, fmt.Sprintf("%s (%s)", l.Level, strings.Join(kinds, ", ")))
 		}
 	}
-	return code
+	switch {
+	case slices.ContainsFunc(run.Levels, func(l sweep.LevelRun) bool { return l.Cut == sweep.CutInterrupted }):
+		tell(p.stderr, "interrupted; what was measured is in %s", p.store.Dir())
+		return exitInterrupted
+	case p.broken != nil:
+		return exitFailed
+	case len(doubted) > 0:
+		tell(p.stderr, "not to be trusted: %s", strings.Join(doubted, "; "))
+		return exitFailed
+	}
+	return exitOK
 }

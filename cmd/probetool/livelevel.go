@@ -13,7 +13,7 @@ import (
 // liveLevel is what is known of a level while it runs.
 type liveLevel struct {
 	sweep.Level
-	index, of int
+	index, of int // of: how many there are; 0: nobody knows yet
 	phase     sweep.Phase
 	start     time.Time
 
@@ -75,7 +75,11 @@ func (l *liveLevel) note(r *sweep.Request) {
 
 // title names the level among its siblings.
 func (l *liveLevel) title() string {
-	return fmt.Sprintf("level %d of %d, %s", l.index+1, l.of, l.Level)
+	of := ""
+	if l.of > 0 {
+		of = fmt.Sprintf(" of %d", l.of)
+	}
+	return fmt.Sprintf("level %d%s, %s", l.index+1, of, l.Level)
 }
 
 // limits tells when the level will end.

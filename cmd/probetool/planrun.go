@@ -26,5 +26,5 @@ func (p *planRun) run(ctx context.Context, stdout, stderr io.Writer) int {
 			return exitUsage
 		}
 	}
-	return measure(ctx, e, p.results, stdout, stderr)
+	return measure(ctx, e, p.results, nil, stdout, stderr)
 }

@@ -20,10 +20,10 @@ import (
 // progress tells a person what a run is doing. On a terminal that is a line that moves; elsewhere a line at a
 // level's start and one at its end. Failures are told as they happen.
 type progress struct {
-	w     io.Writer
-	plan  sweep.Plan
-	quiet bool
-	tty   bool
+	w      io.Writer
+	levels int // 0: nobody knows yet
+	quiet  bool
+	tty    bool
 
 	ended chan struct{}
 	done  sync.WaitGroup
@@ -39,8 +39,8 @@ type progress struct {
 
 var _ sweep.Watcher = (*progress)(nil)
 
-func newProgress(w io.Writer, quiet bool, plan sweep.Plan) *progress {
-	p := &progress{w: w, plan: plan, quiet: quiet, ended: make(chan struct{})}
+func newProgress(w io.Writer, quiet bool, levels int) *progress {
+	p := &progress{w: w, levels: levels, quiet: quiet, ended: make(chan struct{})}
 	if f, ok := w.(*os.File); ok && !quiet {
 		p.tty = term.IsTerminal(int(f.Fd()))
 	}
@@ -104,7 +104,7 @@ func (p *progress) LevelBegan(index int, run *sweep.Run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := run.Plan.Levels[index]
-	p.level = &liveLevel{Level: l, index: index, of: max(len(p.plan.Levels), index+1)}
+	p.level = &liveLevel{Level: l, index: index, of: p.levels}
 	if p.quiet {
 		return
 	}

@@ -112,6 +112,10 @@ func sweepCommands(app *kingpin.Application) map[string]command {
 		cmd.Arg("url", "Base URL of the server, with or without /v1; none with --demo.").StringVar(&f.url)
 		commands[cmd.FullCommand()] = f.run
 	}
+	for _, add := range []func(*kingpin.CmdClause) (string, command){searchCommand, compareCommand, reportCommand} {
+		name, run := add(sweepCmd)
+		commands[name] = run
+	}
 	run := &planRun{}
 	cmd := sweepCmd.Command("run", "Run a plan file: an experiment that can be repeated. Every run stores its plan as plan.yml.")
 	cmd.Arg("plan", "Plan file; see docs/sweep.md.").Required().StringVar(&run.file)
@@ -198,25 +202,32 @@ func (f *sweepFlags) concurrencyDefault() string {
 }
 
 func (f *sweepFlags) run(ctx context.Context, stdout, stderr io.Writer) int {
-	if (f.url == "") != f.server.demo {
-		fmt.Fprintln(stderr, "probetool: give the URL of a server or --demo, not both\nSee probetool sweep --help.")
+	return f.server.with(&f.url, stderr, func() int {
+		e, err := f.plan()
+		if err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitUsage
+		}
+		return measure(ctx, e, f.results, nil, stdout, stderr)
+	})
+}
+
+// with does something with a server: that of the URL, or, with --demo, a simulated one whose URL it fills in.
+func (s *serverFlags) with(url *string, stderr io.Writer, do func() int) int {
+	if (*url == "") != s.demo {
+		tell(stderr, "give the URL of a server, or --demo for a simulated one")
 		return exitUsage
 	}
-	if f.server.demo {
+	if s.demo {
 		d, err := startDemo()
 		if err != nil {
 			tell(stderr, "%v", err)
 			return exitFailed
 		}
 		defer d.stop()
-		f.url = d.url
+		*url = d.url
 	}
-	e, err := f.plan()
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return exitUsage
-	}
-	return measure(ctx, e, f.results, stdout, stderr)
+	return do()
 }
 
 // plan makes the experiment that the flags ask for. Its errors name the flags.

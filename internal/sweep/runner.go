@@ -48,11 +48,8 @@ type Runner struct {
 	open map[*prober.Probe]bool // requests written to a connection and not ended
 }
 
-// The causes for which a level or a run ends early.
-var (
-	errLost        = errors.New("server lost")
-	errInterrupted = errors.New("interrupted")
-)
+// errLost is the cause for which a level ends when the server is gone.
+var errLost = errors.New("server lost")
 
 // NewRunner prepares a plan. Only lengths of prompt and answer that are in the plan can be run. The error is about
 // the configuration of the client.
@@ -150,6 +147,18 @@ func (r *Runner) Level(ctx context.Context, l Level) (went LevelRun, more bool) 
 	})
 	return went, ctx.Err() == nil && lv.lost() == nil
 }
+
+// Seen is what the run has seen up to the last level.
+func (r *Runner) Seen() (run *Run) {
+	r.keep.settled(func() {
+		seen := *r.keep.run
+		run = &seen
+	})
+	return run
+}
+
+// Note tells the watcher something that is worth to be known.
+func (r *Runner) Note(text string) { r.keep.noted(text) }
 
 // modelFacts notes what is known of the model once the server has been asked.
 func (r *Runner) modelFacts() {

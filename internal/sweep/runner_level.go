@@ -39,7 +39,7 @@ func (l *level) run(ctx context.Context) (went LevelRun) {
 		if went.Cut == "" {
 			went.Cut = "not run"
 		}
-		if went.Cut != errInterrupted.Error() {
+		if went.Cut != CutInterrupted {
 			l.keep.noted(fmt.Sprintf("level %s: %s: %v", l.Level, went.Cut, err))
 		}
 		return went
@@ -92,8 +92,11 @@ func cutBy(ctx context.Context) string {
 	case errors.As(cause, &stop):
 		return stop.Why
 	}
-	return errInterrupted.Error()
+	return CutInterrupted
 }
+
+// CutInterrupted is [LevelRun.Cut] of a level that was under way when the run was told to end.
+const CutInterrupted = "interrupted"
 
 // Stop is the cause to cancel a run's context with for another reason than that somebody wants it to end.
 type Stop struct {

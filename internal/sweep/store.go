@@ -48,9 +48,7 @@ func NewStore(dir string, plan []byte, failed func(error)) (*Store, error) {
 	if err := claim(dir); err != nil {
 		return nil, err
 	}
-	return newStore(dir, plan, failed, func(path string) (file, error) {
-		return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	})
+	return newStore(dir, plan, failed, createFile)
 }
 
 func newStore(dir string, plan []byte, failed func(error), create func(path string) (file, error)) (*Store, error) {
@@ -111,11 +109,16 @@ func FreeDir(out, name string, at time.Time) string {
 // Dir is the results directory.
 func (s *Store) Dir() string { return s.dir }
 
-// Write writes a whole file of the results. A file that was there before stays until the new one is whole.
-func (s *Store) Write(name string, data []byte) error {
-	path := filepath.Join(s.dir, name)
+// Write writes a whole file of the results.
+func (s *Store) Write(name string, data []byte) error { return write(s.dir, name, data, s.create) }
+
+// WriteFile writes a whole file into a results directory. One that was there before stays until the new one is whole.
+func WriteFile(dir, name string, data []byte) error { return write(dir, name, data, createFile) }
+
+func write(dir, name string, data []byte, create func(path string) (file, error)) error {
+	path := filepath.Join(dir, name)
 	part := path + ".part"
-	err := s.writeAll(part, data)
+	err := writeAll(part, data, create)
 	if err == nil {
 		err = os.Rename(part, path)
 	}
@@ -126,13 +129,18 @@ func (s *Store) Write(name string, data []byte) error {
 	return nil
 }
 
-func (s *Store) writeAll(path string, data []byte) error {
-	f, err := s.create(path)
+func writeAll(path string, data []byte, create func(path string) (file, error)) error {
+	f, err := create(path)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
 	return errors.Join(err, f.Close())
+}
+
+// createFile makes a file that is not there, or that an earlier process was killed over.
+func createFile(path string) (file, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 }
 
 // note remembers and tells the first error.

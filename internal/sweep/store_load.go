@@ -83,7 +83,7 @@ func (run *Run) check() error {
 
 // closeFrom ends a level whose end nobody has written.
 func (l *LevelRun) closeFrom(requests []*Request, otherwise time.Time) {
-	l.Start, l.Cut = otherwise, errInterrupted.Error()
+	l.Start, l.Cut = otherwise, CutInterrupted
 	for _, r := range requests {
 		if r == requests[0] || r.Scheduled.Before(l.Start) {
 			l.Start = r.Scheduled

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/sweep/report"
+)
+
+// again is the command sweep report: what a run was made into, made again of what it stored.
+type again struct {
+	dir  string
+	slos []string
+}
+
+func reportCommand(sweepCmd *kingpin.CmdClause) (string, command) {
+	a := &again{}
+	cmd := sweepCmd.Command("report", "Make summary, table and report of a results directory again, also of a run that was interrupted.")
+	cmd.Arg("dir", "Results directory.").Required().StringVar(&a.dir)
+	cmd.Flag("slo", "Objective instead of those of the run, as ttft_p95=1s. Repeatable.").PlaceHolder("OBJECTIVE").StringsVar(&a.slos)
+	return cmd.FullCommand(), a.run
+}
+
+func (a *again) run(_ context.Context, stdout, stderr io.Writer) int {
+	objectives, err := sweep.ParseObjectives(a.slos)
+	if err != nil {
+		fmt.Fprintf(stderr, "--slo: %v\n", err)
+		return exitUsage
+	}
+	run, err := sweep.Read(a.dir)
+	if err != nil {
+		tell(stderr, "%v", err)
+		return exitUsage
+	}
+	if len(objectives) > 0 {
+		run.Plan.SLOs = objectives
+	}
+	summary := sweep.Summarize(run)
+	if err := sweep.WriteTable(stdout, &summary); err != nil {
+		tell(stderr, "printing the table: %v", err)
+		return exitFailed
+	}
+	if err := derive(a.dir, run, &summary); err != nil {
+		tell(stderr, "%v", err)
+		return exitFailed
+	}
+	tell(stderr, "the report is %s", filepath.Join(a.dir, report.FileName))
+	return exitOK
+}

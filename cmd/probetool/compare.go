@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// compare is the command sweep compare.
+type compare struct {
+	a, b string
+	slos []string
+}
+
+func compareCommand(sweepCmd *kingpin.CmdClause) (string, command) {
+	c := &compare{}
+	cmd := sweepCmd.Command("compare", "Tell what changed from run A to run B, with confidence intervals: did this flag help?")
+	cmd.Arg("a", "Results directory of the run before.").Required().StringVar(&c.a)
+	cmd.Arg("b", "Results directory of the run after.").Required().StringVar(&c.b)
+	cmd.Flag("slo", "Objective that operating points are compared by, as ttft_p95=1s; those of run B if omitted. Repeatable.").PlaceHolder("OBJECTIVE").StringsVar(&c.slos)
+	return cmd.FullCommand(), c.run
+}
+
+func (c *compare) run(_ context.Context, stdout, stderr io.Writer) int {
+	objectives, err := sweep.ParseObjectives(c.slos)
+	if err != nil {
+		fmt.Fprintf(stderr, "--slo: %v\n", err)
+		return exitUsage
+	}
+	runs := make([]*sweep.Run, 2)
+	for i, dir := range []string{c.a, c.b} {
+		if runs[i], err = sweep.Read(dir); err != nil {
+			tell(stderr, "%v", err)
+			return exitUsage
+		}
+		runs[i].Plan.Name = filepath.Base(filepath.Clean(dir)) // runs of one plan have one name
+	}
+	if len(objectives) == 0 {
+		objectives = runs[1].Plan.SLOs
+	}
+	comparison := sweep.Compare(runs[0], runs[1], objectives)
+	if err := sweep.WriteComparison(stdout, &comparison); err != nil {
+		tell(stderr, "printing the comparison: %v", err)
+		return exitFailed
+	}
+	return exitOK
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// search is the command sweep search.
+type search struct {
+	url            string
+	concurrency    int
+	rate           float64
+	max            float64
+	prompt, output int
+	each           time.Duration
+	warmup         int
+	slos           []string
+	server         serverFlags
+	results        results
+}
+
+func searchCommand(sweepCmd *kingpin.CmdClause) (string, command) {
+	s := &search{}
+	cmd := sweepCmd.Command("search", "Find the highest load that holds the objectives, in as few levels as it takes. A ceiling is named only if a load above it was measured and does not hold.")
+	cmd.Flag("slo", "Bound on a percentile of a latency, as ttft_p95=1s or itl_p99=100ms. Repeatable; all must hold.").PlaceHolder("OBJECTIVE").Required().StringsVar(&s.slos)
+	cmd.Flag("concurrency", "Search the requests in flight, beginning with so many.").PlaceHolder("8").IntVar(&s.concurrency)
+	cmd.Flag("rate", "Search the requests a second (Poisson arrivals) instead, beginning with so many.").PlaceHolder("RATE").Float64Var(&s.rate)
+	cmd.Flag("max", "Highest load to try. No bound if omitted.").PlaceHolder("LOAD").Float64Var(&s.max)
+	cmd.Flag("prompt-tokens", "Length of the prompt in tokens, by the server's own count.").Default("512").IntVar(&s.prompt)
+	cmd.Flag("output-tokens", "Length of the answer in tokens.").Default("128").IntVar(&s.output)
+	cmd.Flag("duration", "Time for one level.").Default("1m").DurationVar(&s.each)
+	cmd.Flag("warmup", "Requests before each level that measure nothing.").Default("5").IntVar(&s.warmup)
+	s.server.flags(cmd)
+	s.results.flags(cmd)
+	cmd.Arg("url", "Base URL of the server, with or without /v1; none with --demo.").StringVar(&s.url)
+	return cmd.FullCommand(), s.run
+}
+
+func (s *search) run(ctx context.Context, stdout, stderr io.Writer) int {
+	return s.server.with(&s.url, stderr, func() int {
+		e, err := s.plan()
+		if err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitUsage
+		}
+		return measure(ctx, e, s.results, &sweep.Search{Max: s.max}, stdout, stderr)
+	})
+}
+
+// plan makes the experiment of one level that the search begins with.
+func (s *search) plan() (*config.Experiment, error) {
+	settings := append(s.server.settings(s.url),
+		config.Setting{Key: "name", Flag: "--name", Value: orElse(s.results.name, "search"), Text: true},
+		setting("warmup", "--warmup", strconv.Itoa(s.warmup)),
+		setting("levels[0].prompt_tokens", "--prompt-tokens", strconv.Itoa(s.prompt)),
+		setting("levels[0].output_tokens", "--output-tokens", strconv.Itoa(s.output)),
+		setting("levels[0].duration", "--duration", s.each.String()),
+	)
+	switch {
+	case s.rate != 0 && s.concurrency != 0:
+		return nil, fmt.Errorf("--rate: give it or --concurrency, not both")
+	case s.max < 0:
+		return nil, fmt.Errorf("--max: must not be negative")
+	case s.rate != 0:
+		settings = append(settings, setting("levels[0].rate", "--rate", strconv.FormatFloat(s.rate, 'f', -1, 64)))
+	default:
+		if s.concurrency == 0 {
+			s.concurrency = 8
+		}
+		settings = append(settings, setting("levels[0].concurrency", "--concurrency", strconv.Itoa(s.concurrency)))
+	}
+	for i, slo := range s.slos {
+		settings = append(settings, config.Setting{Key: fmt.Sprintf("slos[%d]", i), Flag: "--slo", Value: slo, Text: true})
+	}
+	return config.ExperimentOf(settings, rules())
+}
+
+// seek measures level after level until the search is done.
+func seek(ctx context.Context, runner *sweep.Runner, strategy *sweep.Search, watcher sweep.Watcher) *sweep.Run {
+	runner.Begin(ctx, watcher)
+	for more := true; more; {
+		step := strategy.Next(sweep.Summarize(runner.Seen()).Levels)
+		if step.Done {
+			runner.Note("the search is done: " + step.Why)
+			break
+		}
+		runner.Note(fmt.Sprintf("next %s: %s", step.Level.Load(), step.Why))
+		_, more = runner.Level(ctx, step.Level)
+	}
+	return runner.Finish()
+}

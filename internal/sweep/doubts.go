@@ -241,7 +241,7 @@ func findClientBusy(v *view, _ *LevelSummary, _ *Run) string {
 }
 
 func findNotFull(v *view, l *LevelSummary, _ *Run) string {
-	if !v.level.Closed() {
+	if !v.level.Closed() || len(v.ok) == 0 {
 		return ""
 	}
 	if len(v.sent) < v.level.Concurrency {
@@ -295,8 +295,8 @@ func findTooFew(v *view, l *LevelSummary, _ *Run) string {
 	return ""
 }
 
-func findNoP99(v *view, _ *LevelSummary, _ *Run) string {
-	if need := needed(0.99); len(v.ok) >= needed(0.95) && len(v.ok) < need {
+func findNoP99(v *view, l *LevelSummary, _ *Run) string {
+	if need := needed(0.99); l.TTFT.P95.High.Known() && len(v.ok) < need {
 		return fmt.Sprintf("%s: too few for an upper bound of the p99, which needs %d", count(len(v.ok), "success"), need)
 	}
 	return ""

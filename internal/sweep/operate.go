@@ -159,25 +159,39 @@ func (l *LevelSummary) tellHeld() string {
 
 // tellFailing says what a level breaks.
 func (l *LevelSummary) tellFailing() string {
-	var broken []string
+	if l.has(KindNothing) {
+		return "no request succeeds"
+	}
+	var broken, endless []string
 	for _, v := range l.Verdicts {
 		switch {
-		case v.Held || !v.Estimate.Value.Known():
-		case l.Failed+l.Missed > 0 && math.IsInf(float64(v.Estimate.Value), 1):
-			broken = append(broken, fmt.Sprintf("%s has no value, since %s or were not sent", v.Objective.words(), failures(l)))
-		default:
-			broken = append(broken, fmt.Sprintf("%s is %s", v.Objective.words(), latency(float64(v.Estimate.Value))))
+		case math.IsInf(float64(v.Estimate.Value), 1):
+			endless = append(endless, v.Objective.words())
+		case !v.Held && v.Estimate.Value.Known():
+			broken = append(broken, fmt.Sprintf("%s is %s%s", v.Objective.words(), latency(float64(v.Estimate.Value)), v.Estimate.interval()))
 		}
 	}
-	switch {
-	case l.has(KindNothing):
-		broken = []string{"no request succeeds"}
-	case l.has(KindMissed):
-		broken = append(broken, count(l.Missed, "request")+" could not be sent")
-	case l.has(KindSaturated):
+	if len(endless) > 0 {
+		broken = append(broken, fmt.Sprintf("too many were not served for the %s: %s", strings.Join(endless, " and "), l.lost()))
+	} else if l.Missed > 0 {
+		broken = append(broken, l.lost())
+	}
+	if l.has(KindSaturated) {
 		broken = append(broken, "the queue grows as long as requests come")
 	}
 	return strings.Join(broken, ", ")
+}
+
+// lost says how many requests were not served.
+func (l *LevelSummary) lost() string {
+	var words []string
+	if l.Failed > 0 {
+		words = append(words, failures(l))
+	}
+	if l.Missed > 0 {
+		words = append(words, count(l.Missed, "request")+" could not be sent")
+	}
+	return strings.Join(words, " and ")
 }
 
 // words is the objective's name in a sentence: "TTFT p95".
@@ -186,14 +200,12 @@ func (o Objective) words() string { return title(o.Indicator) + " p" + percent(o
 // tellThroughput says where throughput stops rising.
 func (c *curve) tellThroughput() string {
 	peak := c.peak()
-	if peak == nil {
-		return ""
+	if peak == nil || len(c.levels) < 2 {
+		return "" // one level does not tell
 	}
 	most := fmt.Sprintf("%s output tok/s at %s", digits(float64(peak.OutputRate.Value)), peak.Level.Load())
 	knee := c.knee()
 	switch {
-	case len(c.levels) < 2:
-		return fmt.Sprintf("Throughput is %s; one level does not tell whether it would rise.", most)
 	case knee == nil:
 		return fmt.Sprintf("Throughput still rises at the highest level: %s.", most)
 	case knee == peak:

@@ -14,7 +14,7 @@ func WriteTable(w io.Writer, s *Summary) error {
 	var b strings.Builder
 	rows := [][]string{
 		{"", "", "", "output", "TTFT", "", "", "ITL", "", "", "duration", "peak", ""},
-		{"load", "requests", "failed", "tok/s", "p50", "p95", "p99", "p50", "p95", "p99", "p50", "waiting", "drain"},
+		{"load", "req", "fail", "tok/s", "p50", "p95", "p99", "p50", "p95", "p99", "p50", "wait", "drain"},
 	}
 	shapes := oneShape(s.Levels)
 	for i := range s.Levels {
@@ -23,6 +23,9 @@ func WriteTable(w io.Writer, s *Summary) error {
 	align(&b, "<", rows)
 	s.footnotes(&b)
 	for _, o := range s.Operating {
+		if o.Text == "" {
+			continue
+		}
 		fmt.Fprintln(&b)
 		heading := o.Curve
 		if len(o.Objectives) > 0 {
@@ -41,10 +44,7 @@ func oneShape(levels []LevelSummary) bool {
 
 // row is a level in the table. A "!" says that it is doubted, a "+" that a percentile has no upper bound.
 func (l *LevelSummary) row(oneShape bool) []string {
-	name := l.Level.Load()
-	if !oneShape {
-		name += " " + l.Level.Shape()
-	}
+	name := l.name(oneShape)
 	if len(l.Doubts) > 0 {
 		name = "! " + name
 	}
@@ -57,6 +57,14 @@ func (l *LevelSummary) row(oneShape bool) []string {
 		waiting = fmt.Sprintf("%.0f", float64(l.PeakWaiting))
 	}
 	return append(row, bounded(l.Duration.P50), waiting, latency(float64(l.Drain)))
+}
+
+// name is the level in a table: its load, and the request unless all have the same.
+func (l *LevelSummary) name(oneShape bool) string {
+	if oneShape {
+		return l.Level.Load()
+	}
+	return l.Level.Load() + " " + l.Level.Shape()
 }
 
 // bounded writes a percentile, marked if the data give it no upper bound.
@@ -73,16 +81,36 @@ func (s *Summary) footnotes(b *strings.Builder) {
 	if strings.Contains(text, "+\n") || strings.Contains(text, "+ ") {
 		fmt.Fprintln(b, "+ too few requests, or too few that ran one after another, for an upper bound with 95 % confidence")
 	}
-	for _, l := range s.Levels {
-		for _, d := range l.Doubts {
-			wrap(b, "! ", l.Level.String()+": "+d.Text)
+	for _, mark := range []struct {
+		sign string
+		of   func(*LevelSummary) []Doubt
+	}{
+		{"! ", func(l *LevelSummary) []Doubt { return l.Doubts }},
+		{"- ", func(l *LevelSummary) []Doubt { return l.Notes }},
+	} {
+		for _, note := range s.gather(mark.of) {
+			wrap(b, mark.sign, note)
 		}
 	}
-	for _, l := range s.Levels {
-		for _, d := range l.Notes {
-			wrap(b, "- ", l.Level.String()+": "+d.Text)
+}
+
+// gather lists doubts or notes, each text once with all levels that it is about.
+func (s *Summary) gather(of func(*LevelSummary) []Doubt) []string {
+	var texts []string
+	levels := make(map[string][]string)
+	shapes := oneShape(s.Levels)
+	for i := range s.Levels {
+		for _, d := range of(&s.Levels[i]) {
+			if levels[d.Text] == nil {
+				texts = append(texts, d.Text)
+			}
+			levels[d.Text] = append(levels[d.Text], s.Levels[i].name(shapes))
 		}
 	}
+	for i, text := range texts {
+		texts[i] = strings.Join(levels[text], ", ") + ": " + text
+	}
+	return texts
 }
 
 // align writes rows in columns, two spaces apart: to the left where sides has a '<' for the column, else to the right.

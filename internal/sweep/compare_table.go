@@ -1,0 +1,78 @@
+package sweep
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// WriteComparison writes a comparison for a terminal of 120 columns: what differs, and of each load the figures that
+// tell most, with the ratios' intervals.
+func WriteComparison(w io.Writer, c *Comparison) error {
+	var b strings.Builder
+	if len(c.Differences) > 0 {
+		rows := [][]string{{"", "A: " + c.A, "B: " + c.B}}
+		for _, d := range c.Differences {
+			rows = append(rows, []string{d.What, clip(d.A), clip(d.B)})
+		}
+		align(&b, "<<<", rows)
+	}
+	for _, warning := range c.Warnings {
+		wrap(&b, "! ", warning)
+	}
+	for i := range c.Curves {
+		c.Curves[i].write(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// clip shortens a value to what fits into a column.
+func clip(s string) string {
+	const most = 45
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return s
+}
+
+// shown are the metrics of a comparison that its table shows.
+func shown() []string {
+	return []string{rateMetric, "ttft_p50", "ttft_p95", "itl_p50", "itl_p95", "duration_p50"}
+}
+
+func (c *CurveComparison) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\n%s\n", c.Curve)
+	rows := [][]string{{"load", "", "A", "B", "B/A", "95 % interval", ""}}
+	for _, l := range c.Levels {
+		first := l.Load
+		for _, m := range l.Metrics {
+			if slices.Contains(shown(), m.Metric) {
+				rows = append(rows, append([]string{first}, m.row()...))
+				first = ""
+			}
+		}
+	}
+	align(b, "<<>>>><", rows)
+	for _, only := range []struct {
+		run   string
+		loads []string
+	}{{"A", c.OnlyA}, {"B", c.OnlyB}} {
+		if len(only.loads) > 0 {
+			wrap(b, "- ", fmt.Sprintf("only %s measured %s", only.run, strings.Join(only.loads, ", ")))
+		}
+	}
+	wrap(b, "", c.Text)
+}
+
+func (m *MetricComparison) row() []string {
+	write := latency
+	if m.Metric == rateMetric {
+		write = digits
+	}
+	return []string{
+		caption(m.Metric), write(float64(m.A.Value)), write(float64(m.B.Value)), digits(float64(m.Ratio.Value)),
+		fmt.Sprintf("%s to %s", digits(float64(m.Ratio.Low)), digits(float64(m.Ratio.High))), string(m.Change),
+	}
+}

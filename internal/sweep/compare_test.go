@@ -1,0 +1,200 @@
+package sweep
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestQuotient(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		b, a, want Estimate
+	}{
+		{"exact", Estimate{6, 6, 6}, Estimate{3, 3, 3}, Estimate{2, 2, 2}},
+		{"one is exact", Estimate{6, 3, 12}, Estimate{3, 3, 3}, Estimate{2, 1, 4}},
+		{"the other is", Estimate{6, 6, 6}, Estimate{3, 1, 6}, Estimate{2, 1, 6}},
+		// Distances of ln 2 each are √2·ln 2 together.
+		{"alike", Estimate{8, 4, 16}, Estimate{8, 4, 16}, Estimate{1, Figure(math.Exp2(-math.Sqrt2)), Figure(math.Exp2(math.Sqrt2))}},
+		// Down: ln 2 and ln 3; up: ln 4 and ln 5.
+		{
+			"lopsided",
+			Estimate{8, 4, 32},
+			Estimate{10, 2, 30},
+			Estimate{0.8, Figure(0.8 / math.Exp(math.Hypot(math.Log(2), math.Log(3)))), Figure(0.8 * math.Exp(math.Hypot(math.Log(4), math.Log(5))))},
+		},
+		{"no upper bound of B", Estimate{6, 3, nan}, Estimate{3, 3, 3}, Estimate{2, 1, nan}},
+		{"no upper bound of A", Estimate{6, 6, 6}, Estimate{3, 1.5, nan}, Estimate{2, nan, 4}},
+		{"unknown", unknown(), Estimate{3, 3, 3}, unknown()},
+	} {
+		if diff := cmp.Diff(c.want, quotient(c.b, c.a), nearly); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// The interval of a quotient holds the true one as often as it says: of the p50 and p95 of two samples of which one is
+// 1.3 times the other, independent or hit by shared shocks.
+func TestQuotientCovers(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		values    func(n int, random *rand.Rand) []float64
+		inFlight  float64
+		quantile  float64
+		low, high float64
+	}{
+		{"p50 of independent", independent, 1, 0.5, 0.95, 0.995},
+		{"p95 of independent", independent, 1, 0.95, 0.95, 0.995},
+		{"p50 of shared", func(n int, r *rand.Rand) []float64 { return shared(n, 16, r) }, 16, 0.5, 0.93, 0.99},
+		{"p95 of shared", func(n int, r *rand.Rand) []float64 { return shared(n, 16, r) }, 16, 0.95, 0.93, 0.99},
+	} {
+		got := coverage(1.3, func(random *rand.Rand) Estimate {
+			a, b := lognormal(c.values(512, random)), lognormal(c.values(1024, random))
+			for i := range b {
+				b[i] *= 1.3
+			}
+			return quotient(inBlocks(b, c.inFlight).percentile(c.quantile), inBlocks(a, c.inFlight).percentile(c.quantile))
+		})
+		t.Logf("%s: %.3f", c.name, got)
+		if got < c.low || got > c.high {
+			t.Errorf("%s: intervals cover the truth in %.1f %% of pairs, not in %.0f to %.1f %%", c.name, 100*got, 100*c.low, 100*c.high)
+		}
+	}
+}
+
+func TestChange(t *testing.T) {
+	level := func(e Estimate, doubts ...Doubt) *LevelSummary {
+		return &LevelSummary{OutputRate: e, TTFT: Distribution{P50: e}, Doubts: doubts}
+	}
+	for _, c := range []struct {
+		name          string
+		a, b          *LevelSummary
+		rate, latency Change
+	}{
+		{"more", level(Estimate{10, 9, 11}), level(Estimate{20, 18, 22}), Better, Worse},
+		{"less", level(Estimate{20, 18, 22}), level(Estimate{10, 9, 11}), Worse, Better},
+		{"perhaps more", level(Estimate{10, 9, 11}), level(Estimate{11, 10, 12}), NoDifference, NoDifference},
+		{"more, without a bound above", level(Estimate{10, 9, 11}), level(Estimate{20, 18, nan}), Better, Worse},
+		{"no bounds", level(Estimate{10, nan, nan}), level(Estimate{20, nan, nan}), NoDifference, NoDifference},
+		{"unknown", level(unknown()), level(Estimate{20, 18, 22}), NotComparable, NotComparable},
+		{"doubted", level(Estimate{10, 9, 11}), level(Estimate{20, 18, 22}, Doubt{Kind: KindFailures}), NotComparable, NotComparable},
+	} {
+		got := compareLevels(c.a, c.b).Metrics
+		if got[0].Change != c.rate || got[1].Change != c.latency {
+			t.Errorf("%s: the rate is %s and the latency %s, not %s and %s", c.name, got[0].Change, got[1].Change, c.rate, c.latency)
+		}
+	}
+}
+
+// pair is two runs of which the second was on a server that is faster under load.
+func pair() (a, b *Run) {
+	grows := func(by float64) server {
+		return server{
+			ttft: func(n, _ int, r *rand.Rand) float64 { return (0.09 + by*float64(n)) * (0.8 + 0.4*r.Float64()) },
+			gap:  func(n, _ int, r *rand.Rand) float64 { return 0.02 + by/20*float64(n)*r.Float64() },
+		}
+	}
+	plan := Plan{Name: "cap-4", Levels: steps(1024, 1, 4, 16, 32), Seed: 1, Timeout: time.Minute}
+	a = grows(0.02).run(plan)
+	a.Facts = Facts{Engine: "vllm", Version: "0.27.0", Model: "qwen", Server: map[string]string{"max_num_seqs": "4", "block_size": "16"}}
+	plan.Name, plan.Seed = "cap-64", 2
+	plan.Levels = steps(1024, 1, 4, 16, 64)
+	b = grows(0.01).run(plan)
+	b.Facts = Facts{Engine: "vllm", Version: "0.28.0", Model: "qwen", Server: map[string]string{"max_num_seqs": "64", "block_size": "16"}}
+	return a, b
+}
+
+func TestCompare(t *testing.T) {
+	a, b := pair()
+	c := Compare(a, b, []Objective{{TTFT, 0.95, 550 * time.Millisecond}})
+	if diff := cmp.Diff([]Difference{
+		{"version", "0.27.0", "0.28.0"},
+		{"max_num_seqs", "4", "64"},
+		{"seed", "1", "2"},
+		{"levels", "512+128: c=1 c=4 c=16 c=32", "512+128: c=1 c=4 c=16 c=64"},
+	}, c.Differences); diff != "" {
+		t.Errorf("differences (-want +got):\n%s", diff)
+	}
+	if len(c.Warnings) > 0 {
+		t.Errorf("warnings: %q", c.Warnings)
+	}
+	if len(c.Curves) != 1 {
+		t.Fatalf("%d curves", len(c.Curves))
+	}
+	curve := c.Curves[0]
+	var loads []string
+	for _, l := range curve.Levels {
+		loads = append(loads, l.Load)
+	}
+	if diff := cmp.Diff([][]string{{"c=1", "c=4", "c=16"}, {"c=32"}, {"c=64"}}, [][]string{loads, curve.OnlyA, curve.OnlyB}); diff != "" {
+		t.Errorf("loads compared, only in A, only in B (-want +got):\n%s", diff)
+	}
+	if curve.OperatingA.Best != 2 || curve.OperatingB.Best != 2 || !curve.OperatingA.Bracketed {
+		t.Errorf("operating points are %d and %d", curve.OperatingA.Best, curve.OperatingB.Best)
+	}
+	// TTFT at 16 in flight is 0.41 s and 0.25 s in the mean and the median.
+	p50 := curve.Levels[2].Metrics[1]
+	if p50.Change != Better || math.Abs(float64(p50.Ratio.Value)-0.25/0.41) > 0.02 || p50.Ratio.Low > 0.25/0.41 || p50.Ratio.High < 0.25/0.41 {
+		t.Errorf("TTFT p50 at c=16: %+v", p50)
+	}
+}
+
+// Two runs of the same differ in nothing.
+func TestCompareSame(t *testing.T) {
+	shown, compared := 0, 0
+	for seed := range uint64(10) {
+		s := server{ttft: noisy(0.1), gap: noisy(0.02)}
+		plan := Plan{Levels: steps(512, 1, 8, 32), Seed: 2 * seed}
+		a := s.run(plan)
+		plan.Seed++
+		c := Compare(a, s.run(plan), nil)
+		for _, l := range c.Curves[0].Levels {
+			for _, m := range l.Metrics {
+				compared++
+				if m.Change != NoDifference {
+					shown++
+				}
+			}
+		}
+	}
+	t.Logf("%d of %d", shown, compared)
+	if shown > compared/20 {
+		t.Errorf("%d of %d figures of the same server are said to differ", shown, compared)
+	}
+}
+
+func TestCompareWarnings(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(a, b *Run)
+		want   []string
+	}{
+		{
+			"the same facts", func(a, b *Run) { b.Facts, b.Plan = a.Facts, a.Plan },
+			[]string{"Nothing is known to differ between the two runs: what differs in their figures is how much two runs differ, or a change that the server does not show."},
+		},
+		{
+			"another client", func(a, b *Run) { a.Facts.Host = "linux/amd64, 2 CPUs" },
+			[]string{"The client is not the same (linux/amd64, 2 CPUs and none), and may make a difference of its own."},
+		},
+		{"other requests", func(a, b *Run) {
+			for i := range b.Plan.Levels {
+				b.Plan.Levels[i].PromptTokens = 256
+			}
+			each(b, func(_ int, r *Request) { r.PromptTokens = 256 })
+		}, []string{"No level is of the same kind and the same prompt and output length in both runs: there is nothing to compare."}},
+		{
+			"a doubted run", func(a, b *Run) { fail(b, 9) },
+			[]string{"Run B is not to be trusted at c=1, 512+128 (failures)."},
+		},
+	} {
+		a, b := pair()
+		c.change(a, b)
+		if diff := cmp.Diff(c.want, Compare(a, b, nil).Warnings); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}

@@ -27,6 +27,7 @@ func queueConfig() Config {
 	c.APIKey, c.KeepAliveInterval, c.RequestIDHeaders = "sk-test", time.Second, true
 	c.Engine = DefaultModel()
 	c.Engine.RunningCap = 2
+	c.Engine.PerIntake = 0 // who comes first runs first
 	return c
 }
 

@@ -3,6 +3,7 @@ package vllmsim
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -58,7 +59,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 func (e *Engine) Queued() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.rules.waiting)
+	return len(e.rules.incoming) + len(e.rules.waiting)
 }
 
 // Stats is what the engine has done, as of its last step.
@@ -118,8 +119,10 @@ func (e *Engine) poke() {
 func (e *Engine) run() {
 	defer close(e.done)
 	defer e.failAll()
-	for e.waitFor(e.hasWork) && e.sleepUntil(e.due()) && e.waitFor(e.mayStep) {
-		e.advance()
+	for e.waitFor(e.hasWork) {
+		if e.sleepUntil(e.due()) && e.waitFor(e.mayStep) {
+			e.advance()
+		}
 	}
 }
 
@@ -165,30 +168,28 @@ func (e *Engine) advance() {
 	do(at)
 }
 
-// sleepUntil sleeps, and reports whether the engine is still alive.
+// sleepUntil reports whether the time has come: false if something changed before, so that something else may be
+// due sooner.
 func (e *Engine) sleepUntil(deadline time.Time) bool {
-	if time.Until(deadline) <= 0 { // a model without delays, or a late step
-		return e.Err() == nil
+	wait := time.Until(deadline)
+	if wait <= 0 { // a model without delays, or a late step
+		return true
 	}
-	timer := time.NewTimer(time.Until(deadline))
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-			return true
-		case <-e.wake:
-			if e.Err() != nil {
-				return false
-			}
-		}
+	select {
+	case <-timer.C:
+		return true
+	case <-e.wake:
+		return false
 	}
 }
 
 func (e *Engine) failAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, t := range append(e.rules.waiting, e.rules.running...) {
+	for _, t := range slices.Concat(e.rules.incoming, e.rules.waiting, e.rules.running) {
 		t.stream.fail(e.dead)
 	}
-	e.rules.waiting, e.rules.running = nil, nil
+	e.rules.incoming, e.rules.waiting, e.rules.running = nil, nil, nil
 }

@@ -1,6 +1,10 @@
 package vllmsim
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // blockSize is the size of a KV cache block in tokens: vLLM's default on a GPU.
 const blockSize = 16
@@ -12,18 +16,19 @@ const blockSize = 16
 // long prompts prefilled in chunks. Requests reserve the KV cache that they may need, so nothing is ever
 // preempted. An idle engine does not step.
 type scheduler struct {
-	model   Model
-	slow    float64            // multiplies the time of every later step
-	gone    func(*task) bool   // whether nobody waits for the request any more; never if nil
-	deliver func(*task, Event) // takes each token
-	stats   Stats              // as of the last step
-	waiting []*task            // in order of arrival
-	running []*task            // in order of admission
-	kvUsed  int                // blocks reserved by running requests
-	began   time.Time          // when the step under way began, or the one to be composed next may begin
-	current *step              // nil: none composed yet
-	next    *step              // composed while current runs; only with [Model.Async]
-	peeked  bool               // whether next has been composed, or found empty
+	model    Model
+	slow     float64            // multiplies the time of every later step
+	gone     func(*task) bool   // whether nobody waits for the request any more
+	deliver  func(*task, Event) // takes each token
+	stats    Stats              // as of the last step
+	incoming []*task            // not known to the scheduler yet, in order of when they will be
+	waiting  []*task            // in order of arrival
+	running  []*task            // in order of admission
+	kvUsed   int                // blocks reserved by running requests
+	began    time.Time          // when the step under way began, or the one to be composed next does
+	current  *step              // nil: none composed yet
+	next     *step              // composed while current runs; only with [Model.Async]
+	peeked   bool               // whether next has been composed, or there was nothing to compose
 }
 
 // task is a request on its way through the engine.
@@ -49,26 +54,33 @@ func newScheduler(m Model) scheduler {
 	return scheduler{model: m, slow: 1, stats: newStats()}
 }
 
-// submit queues a request that arrives now.
-func (s *scheduler) submit(t *task, now time.Time) {
+// submit takes a request that arrives at the API server, now or later.
+func (s *scheduler) submit(t *task, at time.Time) {
 	t.computed = t.CachedTokens
-	t.timings.Arrived = now
-	if s.current == nil && !s.busy() {
-		s.began = now
-	}
-	s.waiting = append(s.waiting, t)
+	t.timings.Arrived = at
+	t.timings.Queued = at.Add(time.Duration(t.PromptTokens) * s.model.PerIntake)
+	behind, _ := slices.BinarySearchFunc(s.incoming, t.timings.Queued, func(other *task, queued time.Time) int {
+		return cmp.Or(other.timings.Queued.Compare(queued), -1) // whoever was first stays first
+	})
+	s.incoming = slices.Insert(s.incoming, behind, t)
+	s.rouse()
 }
 
-func (s *scheduler) busy() bool { return len(s.waiting) > 0 || len(s.running) > 0 }
+// rouse lets an idle engine begin a step when the first request is known.
+func (s *scheduler) rouse() {
+	if s.current == nil && len(s.waiting)+len(s.running) == 0 && len(s.incoming) > 0 {
+		s.began = s.incoming[0].timings.Queued
+	}
+}
 
 // due is what is to be done next and when. It is nil if there is nothing to do until a request arrives.
 func (s *scheduler) due() (at time.Time, do func(time.Time)) {
 	compose := s.began.Add(s.model.Window)
 	switch {
-	case s.current == nil && s.busy():
-		return compose, s.start
-	case s.current == nil:
+	case s.current == nil && len(s.incoming)+len(s.waiting)+len(s.running) == 0:
 		return time.Time{}, nil
+	case s.current == nil:
+		return compose, s.start
 	case s.model.Async && !s.peeked && compose.Before(s.end()):
 		return compose, s.peek
 	}
@@ -90,14 +102,18 @@ func (s *scheduler) patience() time.Duration {
 }
 
 // start composes a step that has begun.
-func (s *scheduler) start(time.Time) { s.current = s.compose() }
+func (s *scheduler) start(at time.Time) {
+	s.current = s.compose(at)
+	s.rouse() // if all have gone
+}
 
 // peek composes the step after the one under way.
-func (s *scheduler) peek(time.Time) { s.next, s.peeked = s.compose(), true }
+func (s *scheduler) peek(at time.Time) { s.next, s.peeked = s.compose(at), true }
 
 // compose makes a step of what there is to do: running requests first, then those that wait, while budget, slots
 // and cache last. It returns nil if there is nothing.
-func (s *scheduler) compose() *step {
+func (s *scheduler) compose(at time.Time) *step {
+	s.receive(at)
 	s.dropGone()
 	p := &step{}
 	budget := s.model.TokenBudget
@@ -136,6 +152,16 @@ func (s *scheduler) compose() *step {
 	return p
 }
 
+// receive queues the requests that are known by now.
+func (s *scheduler) receive(at time.Time) {
+	known := 0
+	for known < len(s.incoming) && !s.incoming[known].timings.Queued.After(at) {
+		known++
+	}
+	s.waiting = append(s.waiting, s.incoming[:known]...)
+	s.incoming = slices.Delete(s.incoming, 0, known)
+}
+
 // admits reports whether a waiting request may start. One that is larger than the cache runs alone.
 func (s *scheduler) admits(t *task) bool {
 	fits := s.kvUsed+t.blocks() <= s.model.KVTokens/blockSize || len(s.running) == 0
@@ -146,8 +172,8 @@ func (s *scheduler) admit(t *task) {
 	s.running = append(s.running, t)
 	s.kvUsed += t.blocks()
 	t.timings.Scheduled = s.began
-	if t.timings.Arrived.After(s.began) { // within the window
-		t.timings.Scheduled = t.timings.Arrived
+	if t.timings.Queued.After(s.began) { // within the window
+		t.timings.Scheduled = t.timings.Queued
 	}
 	s.stats.admit(t)
 }
@@ -160,7 +186,8 @@ func (t *task) used() int { return (t.computed + t.generated + blockSize - 1) / 
 
 // dropGone forgets the requests whose callers have gone. vLLM counts them nowhere.
 func (s *scheduler) dropGone() {
-	s.waiting = keep(s.waiting, func(t *task) bool { return !s.gone(t) })
+	wanted := func(t *task) bool { return !s.gone(t) }
+	s.incoming, s.waiting = keep(s.incoming, wanted), keep(s.waiting, wanted)
 	s.running = keep(s.running, func(t *task) bool {
 		if !s.gone(t) {
 			return true
@@ -183,6 +210,7 @@ func keep(tasks []*task, wanted func(*task) bool) []*task {
 
 // finish delivers the tokens of the step that ends now, and lets the next begin.
 func (s *scheduler) finish(now time.Time) {
+	s.receive(now)
 	s.dropGone()
 	tokens := 0
 	for _, t := range s.current.prefills {
@@ -207,6 +235,7 @@ func (s *scheduler) finish(now time.Time) {
 	}
 	s.publish()
 	s.began, s.current, s.next, s.peeked = now, s.next, nil, false
+	s.rouse()
 }
 
 // emit delivers one token to the request and returns how many that were: none if its caller has gone.

@@ -1,9 +1,8 @@
 package vllmsim
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+	"math"
 	"time"
 )
 
@@ -16,16 +15,10 @@ import (
 //		for _, token := range step.Tokens { … }  // a closed loop submits its next request here
 //	}
 type Simulation struct {
-	rules    scheduler
-	arrivals []arrival // in order of their times
-	now      time.Duration
-	tokens   []Token // of the step that ends
-}
-
-// arrival is a request that is still to come.
-type arrival struct {
-	at   time.Duration
-	task *task
+	rules   scheduler
+	now     time.Duration
+	tokens  []Token      // of the step that ends
+	aborted map[int]bool // by id
 }
 
 // StepEnd is the end of one engine step.
@@ -35,6 +28,7 @@ type StepEnd struct {
 	Work             Work
 	Tokens           []Token // valid until the next call of Next
 	Running, Waiting int     // what vLLM's gauges show from now until the next step ends
+	KVUsage          float64 // and this one, 0 to 1
 }
 
 // Token is one token of one request.
@@ -49,15 +43,15 @@ func NewSimulation(m Model) (*Simulation, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Simulation{rules: newScheduler(m)}
-	s.rules.gone = func(*task) bool { return false }
+	s := &Simulation{rules: newScheduler(m), aborted: map[int]bool{}}
+	s.rules.gone = func(t *task) bool { return s.aborted[t.id] }
 	s.rules.deliver = func(t *task, e Event) {
 		s.tokens = append(s.tokens, Token{Request: t.id, Number: e.Token, Last: e.Last})
 	}
 	return s, nil
 }
 
-// Submit lets a request arrive at the engine, now or later. The id comes back with its tokens.
+// Submit lets a request arrive at the server, now or later. The id comes back with its tokens.
 func (s *Simulation) Submit(at time.Duration, id int, r Request) error {
 	if at < s.now {
 		return fmt.Errorf("request %d would arrive at %v, which has passed: it is %v", id, at, s.now)
@@ -66,43 +60,40 @@ func (s *Simulation) Submit(at time.Duration, id int, r Request) error {
 	if err != nil {
 		return err
 	}
-	after, _ := slices.BinarySearchFunc(s.arrivals, at, func(a arrival, at time.Duration) int {
-		return cmp.Or(cmp.Compare(a.at, at), -1) // behind those of the same time
-	})
-	s.arrivals = slices.Insert(s.arrivals, after, arrival{at, &task{Request: r, id: id}})
+	s.rules.submit(&task{Request: r, id: id}, time.Time{}.Add(at))
 	return nil
 }
 
+// Abort ends a request before its time, as a client does that goes away. Its id is not used again.
+func (s *Simulation) Abort(id int) { s.aborted[id] = true }
+
 // Next goes on to the end of the next step. It returns false when no request is left.
-func (s *Simulation) Next() (StepEnd, bool) {
+func (s *Simulation) Next() (StepEnd, bool) { return s.NextBefore(math.MaxInt64) }
+
+// NextBefore goes on to the end of the next step, if that is before a time. If it returns false, requests may still
+// be submitted from that time on.
+func (s *Simulation) NextBefore(limit time.Duration) (StepEnd, bool) {
 	s.tokens = s.tokens[:0]
+	steps := s.rules.stats.Steps
 	for {
 		at, do := s.rules.due()
-		switch {
-		case len(s.arrivals) > 0 && (do == nil || s.arrivals[0].at <= since(at)):
-			s.arrive()
-		case do == nil:
+		if do == nil || since(at) >= limit {
 			return StepEnd{}, false
-		default:
-			s.now = since(at)
-			step, steps := s.rules.current, s.rules.stats.Steps
-			if do(at); s.rules.stats.Steps > steps {
-				return s.ended(step), true
-			}
+		}
+		s.now = max(s.now, since(at))
+		step := s.rules.current
+		if do(at); s.rules.stats.Steps > steps {
+			return s.ended(step), true
 		}
 	}
 }
 
-func (s *Simulation) arrive() {
-	a := s.arrivals[0]
-	s.arrivals = s.arrivals[1:]
-	s.now = a.at
-	s.rules.submit(a.task, time.Time{}.Add(a.at))
-}
-
 func (s *Simulation) ended(p *step) StepEnd {
 	stats := &s.rules.stats
-	return StepEnd{At: s.now, Time: p.time, Work: p.work, Tokens: s.tokens, Running: stats.Running, Waiting: stats.Waiting}
+	return StepEnd{
+		At: s.now, Time: p.time, Work: p.work, Tokens: s.tokens,
+		Running: stats.Running, Waiting: stats.Waiting, KVUsage: stats.KVUsage,
+	}
 }
 
 // since is a time of the scheduler, as time since the start of the simulation.

@@ -95,11 +95,21 @@ func TestSimulationOfAsyncScheduling(t *testing.T) {
 	}
 }
 
+func TestSimulationOfIntake(t *testing.T) {
+	m := clockwork()
+	m.PerIntake = time.Millisecond
+	// The second is known after 11 ms, and its step lasts 16; the first after 90 ms, so that the engine idles.
+	all := []submission{{0, Request{PromptTokens: 90, OutputTokens: 1}}, {time.Millisecond, Request{PromptTokens: 10, OutputTokens: 1}}}
+	if diff := cmp.Diff([][]float64{{90 + 24}, {11 + 16}}, simulate(t, m, all)); diff != "" {
+		t.Errorf("tokens came at (-want +got):\n%s", diff)
+	}
+}
+
 // The clock and the simulation must agree on every token, whatever the load.
 func TestSimulationMatchesEngine(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		m := clockwork()
-		m.Async, m.PerContext, m.RunningCap = async, 7*time.Microsecond, 5
+		m.Async, m.PerContext, m.PerIntake, m.RunningCap = async, 7*time.Microsecond, 90*time.Microsecond, 5
 		random := rand.New(rand.NewPCG(3, 1))
 		var all []submission
 		at := time.Duration(0)
@@ -145,9 +155,9 @@ func TestSimulationShowsTheGauges(t *testing.T) {
 	}
 	const us = time.Microsecond
 	want := []StepEnd{
-		{At: 26_400 * us, Time: 26_400 * us, Work: Work{Prefill: 64, Admitted: 2}, Running: 2, Waiting: 1},
+		{At: 26_400 * us, Time: 26_400 * us, Work: Work{Prefill: 64, Admitted: 2}, Running: 2, Waiting: 1, KVUsage: .06},
 		{At: 38_400 * us, Time: 12_000 * us, Work: Work{Decoding: 2, Context: 66}, Running: 0, Waiting: 1},
-		{At: 56_600 * us, Time: 18_200 * us, Work: Work{Prefill: 32, Admitted: 1}, Running: 1, Waiting: 0},
+		{At: 56_600 * us, Time: 18_200 * us, Work: Work{Prefill: 32, Admitted: 1}, Running: 1, Waiting: 0, KVUsage: .03},
 		{At: 67_600 * us, Time: 11_000 * us, Work: Work{Decoding: 1, Context: 33}, Running: 0, Waiting: 0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -158,13 +168,48 @@ func TestSimulationShowsTheGauges(t *testing.T) {
 	}
 }
 
+func TestSimulationOfAnAbort(t *testing.T) {
+	s, err := NewSimulation(clockwork())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range 3 { // two run, one waits
+		if err := s.Submit(0, id, Request{PromptTokens: 10, OutputTokens: 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const ms = time.Millisecond
+	if step, ok := s.NextBefore(22 * ms); ok {
+		t.Fatalf("a step ended at %v", step.At)
+	}
+	if step, ok := s.NextBefore(22*ms + 1); !ok || step.At != 22*ms || len(step.Tokens) != 2 {
+		t.Fatalf("first step: %+v, %v", step, ok)
+	}
+	s.Abort(0) // before the second step is composed
+	var got []time.Duration
+	for step, ok := s.Next(); ok; step, ok = s.Next() {
+		for _, token := range step.Tokens {
+			if token.Request == 0 {
+				t.Errorf("a token of an aborted request at %v", step.At)
+			}
+			if token.Last {
+				got = append(got, step.At)
+			}
+		}
+	}
+	// The second step has one decoding and one admitted in its place, 17 ms; the third has two decoding, 12 ms.
+	if diff := cmp.Diff([]time.Duration{51 * ms, 62 * ms}, got); diff != "" {
+		t.Errorf("answers ended at (-want +got):\n%s", diff)
+	}
+}
+
 func TestSimulationRefusesAModelThatCannotRun(t *testing.T) {
 	_, err := NewSimulation(Model{Base: -time.Second})
 	if err == nil {
 		t.Fatal("accepted")
 	}
 	want := "running cap 0: must be at least 1\ntoken budget 0: must be at least 1\n" +
-		"KV cache of 0 tokens: must hold at least one block of 16\nstep cost -1s: must not be negative"
+		"KV cache of 0 tokens: must hold at least one block of 16\ncost -1s: must not be negative"
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Error(diff)
 	}

@@ -38,11 +38,15 @@ type Event struct {
 
 // Timings is the engine's own account of a request. A zero time means that the request did not get that far.
 type Timings struct {
-	Arrived, Scheduled, FirstToken, LastToken time.Time
+	Arrived    time.Time // at the API server
+	Queued     time.Time // known to the scheduler: [Model.PerIntake] later
+	Scheduled  time.Time // its first step began
+	FirstToken time.Time
+	LastToken  time.Time
 }
 
 // Queue is how long the request waited for its first step.
-func (t Timings) Queue() time.Duration { return t.Scheduled.Sub(t.Arrived) }
+func (t Timings) Queue() time.Duration { return t.Scheduled.Sub(t.Queued) }
 
 // Prefill is how long it took from the first step to the first token.
 func (t Timings) Prefill() time.Duration { return t.FirstToken.Sub(t.Scheduled) }

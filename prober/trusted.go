@@ -32,6 +32,11 @@ func (t Trusted) TTFA() (d time.Duration, known bool) {
 	return t.r.FirstAnswer.Sub(t.r.Sent), true
 }
 
+// Gap is Result.Gaps[i], the time between the token events i and i+1; unknown if one of them was late.
+func (t Trusted) Gap(i int) (d time.Duration, known bool) {
+	return t.r.Gaps[i], t.token(i) && t.token(i+1)
+}
+
 // ITL lists the inter-token latencies that may be relied on, in order: none of a probe that failed or came through a
 // proxy that buffers, and not those before and after a token that was late.
 func (t Trusted) ITL() []time.Duration {
@@ -48,8 +53,8 @@ func (t Trusted) gaps() (gaps []time.Duration, known bool) {
 		return t.r.Gaps, true
 	}
 	gaps = make([]time.Duration, 0, len(t.r.Gaps))
-	for i, gap := range t.r.Gaps {
-		if t.token(i) && t.token(i+1) {
+	for i := range t.r.Gaps {
+		if gap, known := t.Gap(i); known {
 			gaps = append(gaps, gap)
 		}
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -19,9 +20,11 @@ const (
 
 // accuracy compares what the prober says with what the server knows.
 func accuracy(o options) (string, error) {
-	var t table
+	var t, tokens table
 	t.header("streams", "start", "stamps", "TTFT served, mean / p99", "error of mean", "error of p99", "worst sample",
 		"ITL served, p50 / p99", "error of p50", "error of p99", "start stamp → receipt, p50 / p99", "`reader_late`", "CPU, s", "MB")
+	tokens.header("streams", "start", "TTFT withheld by probe", "by token", "ITL withheld by token", "TTFT: error of mean", "of p99", "worst sample",
+		"ITL: error of mean", "of p99", "worst sample", "mean TTFT against all served, by probe", "by token", "its p99", "mean ITL", "its p99")
 	for _, staggered := range []bool{false, true} {
 		for _, streams := range levels() {
 			for _, kernel := range []bool{true, false} {
@@ -33,11 +36,15 @@ func accuracy(o options) (string, error) {
 					}
 					runs = append(runs, c)
 				}
-				t.row(append([]string{fmt.Sprint(streams), startName(staggered), stampName(kernel)}, accuracyCells(runs)...)...)
+				level := []string{fmt.Sprint(streams), startName(staggered)}
+				t.row(slices.Concat(level, []string{stampName(kernel)}, accuracyCells(runs))...)
+				if kernel { // without its stamps nobody knows which tokens were late
+					tokens.row(slices.Concat(level, tokenCells(runs))...)
+				}
 			}
 		}
 	}
-	return t.String(), nil
+	return t.String() + "\nBy token:\n\n" + tokens.String(), nil
 }
 
 func startName(staggered bool) string {
@@ -73,16 +80,73 @@ func compare(streams int, staggered, kernel bool) (comparison, error) {
 
 // comparison is one run of the prober beside the server's account of it. Times are in milliseconds.
 type comparison struct {
-	served, measured struct{ ttft, itl []float64 } // of the probes that were recorded
-	ttftErrors       []float64                     // one a recorded probe; see outside
-	gapErrors        []float64                     // one a recorded gap
-	receipt          []float64                     // from the start stamp to the server's receipt
-	hidden           int                           // samples that were withheld and would have been wrong
-	probes, late     int
-	failed           int // for no fault of the server's
-	samples          int
-	cpu              float64 // seconds
-	rss              float64 // MB
+	whole   recorded  // by the rule of a daemon: nothing of a probe that was read late
+	byToken recorded  // by the rule of an experiment: all that needs no stamp in doubt
+	ttft    []float64 // as served to every probe, recorded or not
+	itl     []float64
+	receipt []float64 // from the start stamp to the server's receipt, of recorded probes
+	probes  int
+	late    int
+	failed  int     // for no fault of the server's
+	cpu     float64 // seconds
+	rss     float64 // MB
+}
+
+// recorded is what one rule records.
+type recorded struct {
+	ttft, itl samples
+}
+
+func (r *recorded) join(other recorded) {
+	r.ttft.join(other.ttft)
+	r.itl.join(other.itl)
+}
+
+func (r *recorded) count() int  { return len(r.ttft.errors) + len(r.itl.errors) }
+func (r *recorded) wrong() int  { return wrongOf(r.ttft.errors) + wrongOf(r.itl.errors) }
+func (r *recorded) hidden() int { return r.ttft.hidden + r.itl.hidden }
+
+// samples are those of one latency.
+type samples struct {
+	served, measured []float64
+	errors           []float64 // see outside
+	withheld         int
+	hidden           int // of these, the ones that would have been wrong
+}
+
+func (s *samples) add(known bool, served, measured, failing float64) {
+	if !known {
+		s.withheld++
+		s.hidden += wrongOf([]float64{failing})
+		return
+	}
+	s.served = append(s.served, served)
+	s.measured = append(s.measured, measured)
+	s.errors = append(s.errors, failing)
+}
+
+// join adds those of another run.
+func (s *samples) join(other samples) {
+	s.served = append(s.served, other.served...)
+	s.measured = append(s.measured, other.measured...)
+	s.errors = append(s.errors, other.errors...)
+	s.withheld += other.withheld
+	s.hidden += other.hidden
+}
+
+// share is how many samples were withheld, in percent.
+func (s *samples) share() float64 {
+	return 100 * float64(s.withheld) / float64(s.withheld+len(s.errors))
+}
+
+// off is how far a figure of what was recorded lies from that of what was served to the same probes.
+func (s *samples) off(figure func([]float64) float64) float64 {
+	return math.Abs(figure(s.measured) - figure(s.served))
+}
+
+// bias is how far a figure of what was recorded lies from that of all that was served.
+func bias(s samples, served []float64, figure func([]float64) float64) float64 {
+	return figure(s.measured) - figure(served)
 }
 
 // wrong is what counts as a wrong sample when the prober is starved, in milliseconds.
@@ -105,25 +169,23 @@ func compareWith(ledger map[string]account, r clientResult) (comparison, error) 
 }
 
 func (c *comparison) add(a account, p probe) {
-	errors := []float64{outside(int64(p.TTFT), a.Writes[0]-a.Received, a.Returns[0]-a.Received)}
-	for i, gap := range p.Gaps {
-		errors = append(errors, outside(int64(gap), a.Writes[i+1]-a.Returns[i], a.Returns[i+1]-a.Writes[i]))
-	}
 	if p.Late {
 		c.late++
-		c.hidden += wrongOf(errors)
-		return
+	} else {
+		c.receipt = append(c.receipt, millis(a.Received-p.Sent))
 	}
-	c.samples += len(errors)
-	c.served.ttft = append(c.served.ttft, millis(a.Writes[0]-a.Received))
-	c.measured.ttft = append(c.measured.ttft, millis(int64(p.TTFT)))
+	served, measured := millis(a.Writes[0]-a.Received), millis(int64(p.TTFT))
+	failing := outside(int64(p.TTFT), a.Writes[0]-a.Received, a.Returns[0]-a.Received)
+	c.ttft = append(c.ttft, served)
+	c.whole.ttft.add(!p.Late, served, measured, failing)
+	c.byToken.ttft.add(p.TTFTKnown, served, measured, failing)
 	for i, gap := range p.Gaps {
-		c.served.itl = append(c.served.itl, millis(a.Writes[i+1]-a.Writes[i]))
-		c.measured.itl = append(c.measured.itl, millis(int64(gap)))
+		served, measured := millis(a.Writes[i+1]-a.Writes[i]), millis(int64(gap))
+		failing := outside(int64(gap), a.Writes[i+1]-a.Returns[i], a.Returns[i+1]-a.Writes[i])
+		c.itl = append(c.itl, served)
+		c.whole.itl.add(!p.Late, served, measured, failing)
+		c.byToken.itl.add(p.GapsKnown[i], served, measured, failing)
 	}
-	c.ttftErrors = append(c.ttftErrors, errors[0])
-	c.gapErrors = append(c.gapErrors, errors[1:]...)
-	c.receipt = append(c.receipt, millis(a.Received-p.Sent))
 }
 
 // outside is how far a measured time lies outside what the server knows: a token left between the moment before
@@ -151,37 +213,64 @@ func worst(errors []float64) float64 {
 	return far
 }
 
+// over is the median of a figure of several runs.
+func over(runs []comparison, figure func(*comparison) float64) float64 {
+	var values []float64
+	for i := range runs {
+		if v := figure(&runs[i]); !math.IsNaN(v) { // NaN: nothing was recorded
+			values = append(values, v)
+		}
+	}
+	return median(values)
+}
+
+func p50(values []float64) float64 { return quantile(values, 0.5) }
+func p99(values []float64) float64 { return quantile(values, 0.99) }
+
 // accuracyCells are the medians of several runs.
 func accuracyCells(runs []comparison) []string {
-	over := func(f func(comparison) float64) float64 {
-		var values []float64
-		for _, r := range runs {
-			if v := f(r); !math.IsNaN(v) { // NaN: nothing was recorded
-				values = append(values, v)
-			}
-		}
-		return median(values)
-	}
-	ms := func(f func(comparison) float64) string { return fmt.Sprintf("%.3f", over(f)) }
-	ttft99 := func(c comparison) float64 { return quantile(c.served.ttft, 0.99) }
-	itl50 := func(c comparison) float64 { return quantile(c.served.itl, 0.5) }
-	itl99 := func(c comparison) float64 { return quantile(c.served.itl, 0.99) }
+	ms := func(figure func(*comparison) float64) string { return fmt.Sprintf("%.3f", over(runs, figure)) }
 	late, probes := 0, 0
 	for _, r := range runs {
 		late += r.late
 		probes += r.probes
 	}
 	return []string{
-		fmt.Sprintf("%.1f / %.1f", over(func(c comparison) float64 { return mean(c.served.ttft) }), over(ttft99)),
-		ms(func(c comparison) float64 { return math.Abs(mean(c.measured.ttft) - mean(c.served.ttft)) }),
-		ms(func(c comparison) float64 { return math.Abs(quantile(c.measured.ttft, 0.99) - ttft99(c)) }),
-		ms(func(c comparison) float64 { return worst(c.ttftErrors) }),
-		fmt.Sprintf("%.2f / %.2f", over(itl50), over(itl99)),
-		ms(func(c comparison) float64 { return math.Abs(quantile(c.measured.itl, 0.5) - itl50(c)) }),
-		ms(func(c comparison) float64 { return math.Abs(quantile(c.measured.itl, 0.99) - itl99(c)) }),
-		fmt.Sprintf("%s / %s", ms(func(c comparison) float64 { return quantile(c.receipt, 0.5) }), ms(func(c comparison) float64 { return quantile(c.receipt, 0.99) })),
+		fmt.Sprintf("%.1f / %.1f", over(runs, func(c *comparison) float64 { return mean(c.whole.ttft.served) }),
+			over(runs, func(c *comparison) float64 { return p99(c.whole.ttft.served) })),
+		ms(func(c *comparison) float64 { return c.whole.ttft.off(mean) }),
+		ms(func(c *comparison) float64 { return c.whole.ttft.off(p99) }),
+		ms(func(c *comparison) float64 { return worst(c.whole.ttft.errors) }),
+		fmt.Sprintf("%.2f / %.2f", over(runs, func(c *comparison) float64 { return p50(c.whole.itl.served) }),
+			over(runs, func(c *comparison) float64 { return p99(c.whole.itl.served) })),
+		ms(func(c *comparison) float64 { return c.whole.itl.off(p50) }),
+		ms(func(c *comparison) float64 { return c.whole.itl.off(p99) }),
+		ms(func(c *comparison) float64 { return p50(c.receipt) }) + " / " + ms(func(c *comparison) float64 { return p99(c.receipt) }),
 		fmt.Sprintf("%.1f %%", 100*float64(late)/float64(probes)),
-		fmt.Sprintf("%.2f", over(func(c comparison) float64 { return c.cpu })),
-		fmt.Sprintf("%.0f", over(func(c comparison) float64 { return c.rss })),
+		fmt.Sprintf("%.2f", over(runs, func(c *comparison) float64 { return c.cpu })),
+		fmt.Sprintf("%.0f", over(runs, func(c *comparison) float64 { return c.rss })),
+	}
+}
+
+// tokenCells are the medians of what the two rules record: how much, how far from what was served to the same probes,
+// and how far from what was served to all, which is what the rule's choice of samples does to them.
+func tokenCells(runs []comparison) []string {
+	ms := func(figure func(*comparison) float64) string { return fmt.Sprintf("%.3f", over(runs, figure)) }
+	percent := func(figure func(*comparison) float64) string { return fmt.Sprintf("%.1f %%", over(runs, figure)) }
+	return []string{
+		percent(func(c *comparison) float64 { return c.whole.ttft.share() }),
+		percent(func(c *comparison) float64 { return c.byToken.ttft.share() }),
+		percent(func(c *comparison) float64 { return c.byToken.itl.share() }),
+		ms(func(c *comparison) float64 { return c.byToken.ttft.off(mean) }),
+		ms(func(c *comparison) float64 { return c.byToken.ttft.off(p99) }),
+		ms(func(c *comparison) float64 { return worst(c.byToken.ttft.errors) }),
+		ms(func(c *comparison) float64 { return c.byToken.itl.off(mean) }),
+		ms(func(c *comparison) float64 { return c.byToken.itl.off(p99) }),
+		ms(func(c *comparison) float64 { return worst(c.byToken.itl.errors) }),
+		ms(func(c *comparison) float64 { return bias(c.whole.ttft, c.ttft, mean) }),
+		ms(func(c *comparison) float64 { return bias(c.byToken.ttft, c.ttft, mean) }),
+		ms(func(c *comparison) float64 { return bias(c.byToken.ttft, c.ttft, p99) }),
+		ms(func(c *comparison) float64 { return bias(c.byToken.itl, c.itl, mean) }),
+		ms(func(c *comparison) float64 { return bias(c.byToken.itl, c.itl, p99) }),
 	}
 }

@@ -53,16 +53,31 @@ type clientResult struct {
 	Probes  []probe
 }
 
-// probe is one result of the prober as it would have been recorded, and what was withheld.
+// probe is one result of the prober, and what may be recorded of it.
 type probe struct {
 	ID        string
 	Failed    string
-	Late      bool
+	Late      bool // reader_late: nothing, by the rule of a daemon
 	Suspect   []string
 	Sent      int64 // Unix nanoseconds
 	TTFT      time.Duration
+	TTFTKnown bool // by the rule of an experiment
 	Gaps      []time.Duration
+	GapsKnown []bool // the same
 	ReadDelay time.Duration
+}
+
+func newProbe(r *prober.Result) probe {
+	p := probe{
+		ID: r.RequestID, Failed: string(r.Reason), Late: r.Suspect.Has(prober.SuspectReaderLate), Suspect: r.Suspect.Names(),
+		Sent: r.Sent.UnixNano(), TTFT: r.FirstToken.Sub(r.Sent), Gaps: r.Gaps, ReadDelay: r.ReadDelay,
+	}
+	_, p.TTFTKnown = r.Trusted().TTFT()
+	for i := range r.Gaps {
+		_, known := r.Trusted().Gap(i)
+		p.GapsKnown = append(p.GapsKnown, known)
+	}
+	return p
 }
 
 // measured runs work between two looks at the clock of the processor.
@@ -132,12 +147,8 @@ func proberRole(config json.RawMessage, ready func(string)) (any, error) {
 		return nil
 	})
 	for _, res := range results {
-		p := probe{
-			ID: res.RequestID, Failed: string(res.Reason), Late: res.Suspect.Has(prober.SuspectReaderLate), Suspect: res.Suspect.Names(),
-			Sent: res.Sent.UnixNano(), TTFT: res.FirstToken.Sub(res.Sent), Gaps: res.Gaps, ReadDelay: res.ReadDelay,
-		}
 		r.Events += len(res.Gaps) + 1
-		r.Probes = append(r.Probes, p)
+		r.Probes = append(r.Probes, newProbe(res))
 	}
 	return r, err
 }

@@ -36,7 +36,21 @@ type serverConfig struct {
 type account struct {
 	Received int64   // when the kernel received the last byte of the request, Unix nanoseconds
 	Writes   []int64 // when the write(2) of each token event began
-	Returns  []int64 // when it had returned
+	Returns  []int64 // when it had returned and nothing waited in the kernel: TCP sends no more than it has room for
+}
+
+// left notes that all has left by now.
+func (a *account) left() {
+	for now := time.Now().UnixNano(); len(a.Returns) < len(a.Writes); {
+		a.Returns = append(a.Returns, now)
+	}
+}
+
+// unsent is how many bytes the kernel has not sent yet (SIOCOUTQNSD).
+func unsent(conn syscall.RawConn) int {
+	n := 0
+	_ = conn.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQNSD) }) // a closed one sends nothing
+	return n
 }
 
 // server is the mock. Each event is one write(2).
@@ -131,7 +145,11 @@ func reply(conn net.Conn, status, kind string, body []byte) error {
 
 // stream answers one completion: headers at once, then the role and the first token, then one token at a time,
 // the last with its finish_reason, then usage and the end.
-func (s *server) stream(conn net.Conn, r request) {
+func (s *server) stream(conn *net.TCPConn, r request) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return
+	}
 	a := account{Received: r.received.UnixNano(), Writes: make([]int64, 0, s.Tokens), Returns: make([]int64, 0, s.Tokens)}
 	now := time.Now()
 	due := now.Add(s.First - now.Round(0).Sub(r.received))
@@ -158,13 +176,21 @@ func (s *server) stream(conn net.Conn, r request) {
 			}
 		}
 		if s.Record {
+			if len(a.Returns) < len(a.Writes) && unsent(raw) == 0 {
+				a.left()
+			}
 			a.Writes = append(a.Writes, time.Now().UnixNano())
 		}
 		if _, err := conn.Write(event); err != nil {
 			break
 		}
-		if s.Record {
-			a.Returns = append(a.Returns, time.Now().UnixNano())
+		if s.Record && unsent(raw) == 0 {
+			a.left()
+		}
+	}
+	for tries := 0; len(a.Returns) < len(a.Writes); tries++ {
+		if time.Sleep(time.Millisecond); unsent(raw) == 0 || tries == 1000 {
+			a.left()
 		}
 	}
 	if s.Trail > 0 {

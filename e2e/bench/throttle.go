@@ -39,7 +39,8 @@ func throttleCases() []throttleCase {
 func throttle(o options) (string, error) {
 	var t table
 	t.header("case", "streams, ITL", "share of a core", "periods throttled", "probes", "failed", "`reader_late`", "samples recorded", "wrong by over 2 ms",
-		"worst TTFT error, ms", "worst ITL error, ms", "wrong ones withheld")
+		"worst TTFT error, ms", "worst ITL error, ms", "wrong ones withheld",
+		"by token: samples", "wrong", "worst, ms")
 	for _, c := range throttleCases() {
 		if !strings.Contains(c.name, o.cases) {
 			continue
@@ -54,17 +55,16 @@ func throttle(o options) (string, error) {
 			all.probes += one.probes
 			all.late += one.late
 			all.failed += one.failed
-			all.samples += one.samples
-			all.hidden += one.hidden
-			all.ttftErrors = append(all.ttftErrors, one.ttftErrors...)
-			all.gapErrors = append(all.gapErrors, one.gapErrors...)
+			all.whole.join(one.whole)
+			all.byToken.join(one.byToken)
 			throttled += stat.throttled
 			periods += stat.periods
 		}
 		t.row(c.name, fmt.Sprintf("%d, %v", c.streams, c.every), fmt.Sprintf("%.0f %%", 100*c.share), fmt.Sprintf("%d of %d", throttled, periods), fmt.Sprint(all.probes), fmt.Sprint(all.failed),
-			fmt.Sprintf("%.1f %%", 100*float64(all.late)/float64(all.probes)), fmt.Sprint(all.samples),
-			fmt.Sprint(wrongOf(all.ttftErrors)+wrongOf(all.gapErrors)), fmt.Sprintf("%.2f", worst(all.ttftErrors)),
-			fmt.Sprintf("%.2f", worst(all.gapErrors)), fmt.Sprint(all.hidden))
+			fmt.Sprintf("%.1f %%", 100*float64(all.late)/float64(all.probes)), fmt.Sprint(all.whole.count()), fmt.Sprint(all.whole.wrong()),
+			fmt.Sprintf("%.2f", worst(all.whole.ttft.errors)), fmt.Sprintf("%.2f", worst(all.whole.itl.errors)), fmt.Sprint(all.whole.hidden()),
+			fmt.Sprint(all.byToken.count()), fmt.Sprint(all.byToken.wrong()),
+			fmt.Sprintf("%.2f", max(worst(all.byToken.ttft.errors), worst(all.byToken.itl.errors))))
 	}
 	return t.String(), nil
 }

@@ -1,0 +1,148 @@
+package report
+
+import (
+	"math"
+	"slices"
+)
+
+// axis is a direction of a chart: which values it has room for, where they are marked and how they are written.
+type axis struct {
+	name      string
+	log       bool
+	low, high float64
+	ticks     []float64
+	format    func(float64) string // of a tick
+}
+
+// at is where on the axis a value lies, 0 to 1; values beyond the ends lie at the ends.
+func (a *axis) at(v float64) float64 {
+	low, high := a.low, a.high
+	if a.log {
+		v, low, high = math.Log(v), math.Log(low), math.Log(high)
+	}
+	if !(high > low) {
+		return 0.5
+	}
+	return min(max((v-low)/(high-low), 0), 1)
+}
+
+// shows reports whether the axis can show a value.
+func (a *axis) shows(v float64) bool { return finite(v) && (!a.log || v > 0) }
+
+// logFrom is the ratio of the largest to the smallest value from which on latencies are drawn on a logarithmic axis.
+const logFrom = 8
+
+// latencyAxis has room for latencies: logarithmic where they differ by much, else from 0 on.
+func latencyAxis(values []float64) axis {
+	values = positive(values)
+	if len(values) > 0 && slices.Max(values) > logFrom*slices.Min(values) {
+		return logAxis(values, tickSeconds)
+	}
+	return linearAxis(values, tickSeconds)
+}
+
+func positive(values []float64) []float64 {
+	return slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return !finite(v) || v <= 0 })
+}
+
+// linearAxis goes from 0 to the round value above all values.
+func linearAxis(values []float64, format func(float64) string) axis {
+	top := 0.0
+	for _, v := range values {
+		if finite(v) {
+			top = max(top, v)
+		}
+	}
+	if top <= 0 {
+		top = 1
+	}
+	step := roundUp(top / 4)
+	a := axis{format: format}
+	for i := 0.0; ; i++ {
+		a.ticks = append(a.ticks, i*step)
+		if a.high = i * step; a.high >= top*0.999 || i > 10 {
+			return a
+		}
+	}
+}
+
+// roundUp is the next 1, 2, 2.5 or 5 times a power of ten.
+func roundUp(v float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(v)))
+	for _, f := range []float64{1, 2, 2.5, 5} {
+		if v <= f*power*1.001 {
+			return f * power
+		}
+	}
+	return 10 * power
+}
+
+// logAxis goes from the round value below all values to the one above them. The values must be positive.
+func logAxis(values []float64, format func(float64) string) axis {
+	low, high := slices.Min(values), slices.Max(values)
+	a := axis{log: true, format: format}
+	all := steps(low, high, []float64{1, 2, 5})
+	a.low, a.high = all[0], all[len(all)-1]
+	for _, factors := range [][]float64{{1, 2, 5}, {1, 3}, {1}} {
+		a.ticks = slices.DeleteFunc(steps(a.low, a.high, factors), func(v float64) bool { return v < a.low*0.999 || v > a.high*1.001 })
+		if len(a.ticks) <= 7 {
+			break
+		}
+	}
+	return a
+}
+
+// steps are the multiples of powers of ten from the last at or below low to the first at or above high.
+func steps(low, high float64, factors []float64) []float64 {
+	var all []float64
+	for e := int(math.Floor(math.Log10(low))) - 1; ; e++ {
+		for _, f := range factors {
+			v := f * math.Pow(10, float64(e))
+			if v <= low*1.001 {
+				all = all[:0]
+			}
+			all = append(all, v)
+			if v >= high*0.999 {
+				return all
+			}
+		}
+	}
+}
+
+// levelAxis has a tick at each level. Loads and lengths that grow by factors are spread evenly.
+func levelAxis(name string, values []float64) axis {
+	values = positive(values)
+	slices.Sort(values)
+	values = slices.Compact(values)
+	a := axis{name: name, format: short, ticks: values}
+	if len(values) == 0 {
+		a.high = 1
+		return a
+	}
+	a.low, a.high = values[0], values[len(values)-1]
+	a.log = a.high/a.low > 6.5
+	if !a.log && len(values) > 1 && a.low < a.high/3 {
+		a.low = 0
+	}
+	return a
+}
+
+// timeAxis goes from low to high, both in seconds since the start of a level.
+func timeAxis(low, high float64) axis {
+	a := axis{low: low, high: high, format: tickClock}
+	step := clockStep((high - low) / 6)
+	for t := math.Ceil(low/step) * step; t <= high; t += step {
+		a.ticks = append(a.ticks, t)
+	}
+	return a
+}
+
+// clockStep is the next step in which clocks are read.
+func clockStep(v float64) float64 {
+	for _, s := range []float64{0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200} {
+		if v <= s {
+			return s
+		}
+	}
+	return 86400 * math.Ceil(v/86400)
+}

@@ -1,0 +1,249 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// curves makes the charts of families of levels.
+type curves struct {
+	objectives []sweep.Objective
+	operating  []sweep.Operating
+}
+
+// charts lists the charts of a family: each figure against what varies, and for a load, latency against throughput.
+func (d *curves) charts(f *family) []*chart {
+	rate := func() []*chart {
+		return d.chartsOf(f, "throughput", "Output tokens per second", throughput(), func(v []float64) axis { return linearAxis(v, short) })
+	}
+	var shown []latency
+	of := func(l latency) []*chart {
+		shown = append(shown, l)
+		return d.chartsOf(f, l.kind, l.title, d.figures(l, len(f.curves) > 1), latencyAxis)
+	}
+	var all []*chart
+	switch f.kind {
+	case "load":
+		all = slices.Concat(rate(), of(ttft()), of(itl()), d.tradeoffs(f), of(duration()))
+	case "rate":
+		all = slices.Concat(rate(), of(ttft()), of(ttftFromSchedule()), of(itl()), d.tradeoffs(f))
+	case "prompt":
+		all = slices.Concat(of(ttft()), of(itl()), rate())
+	default:
+		all = slices.Concat(of(ttft()), of(duration()), rate())
+	}
+	for _, l := range []latency{ttftFromSchedule(), itl(), tpot(), duration()} { // whatever else there are objectives for
+		asked := slices.ContainsFunc(d.objectives, func(o sweep.Objective) bool { return o.Indicator == l.indicator })
+		if asked && !slices.ContainsFunc(shown, func(s latency) bool { return s.indicator == l.indicator }) {
+			all = append(all, of(l)...)
+		}
+	}
+	return all
+}
+
+// chartsOf is the chart of some figures; of a family of several curves a chart for each figure.
+func (d *curves) chartsOf(f *family, kind, title string, figures []figure, y func([]float64) axis) []*chart {
+	if len(f.curves) == 1 {
+		return []*chart{d.against(f, kind, title, figures, y)}
+	}
+	var all []*chart
+	for _, of := range figures {
+		if !of.thin {
+			all = append(all, d.against(f, of.kind, strings.TrimSuffix(title+", "+of.name, ", whole level"), []figure{of}, y))
+		}
+	}
+	return all
+}
+
+// figures lists the percentiles that are drawn of a latency: p50, p95 and, unless each has a chart of its own, p99;
+// and those that there are objectives for.
+func (d *curves) figures(l latency, apart bool) []figure {
+	all := []figure{l.figure(0.5, l.class+"1"), l.figure(0.95, l.class+"2")}
+	if !apart {
+		all = append(all, l.figure(0.99, l.class+"3"))
+	}
+	for _, o := range d.objectives {
+		has := slices.ContainsFunc(all, func(f figure) bool { return f.quantile == o.Quantile })
+		if o.Indicator == l.indicator && !has {
+			all = append(all, l.figure(o.Quantile, l.class+"3"))
+		}
+	}
+	return all
+}
+
+func (d *curves) tradeoffs(f *family) []*chart {
+	return []*chart{d.tradeoff(f, ttft()), d.tradeoff(f, itl())}
+}
+
+// against is the chart of figures against what varies: a line for each figure or, of several curves, for each curve.
+func (d *curves) against(f *family, kind, title string, figures []figure, y func([]float64) axis) *chart {
+	c := &chart{name: f.kind + "-" + kind, title: title, x: levelAxis(f.axis, f.values()), spread: true, marks: d.marks(f)}
+	p := panel{height: panelHeight, bounds: d.bounds(figures)}
+	for _, of := range drawn(f, figures) {
+		for _, cu := range f.curves {
+			l := line{name: of.name, class: of.class, thin: of.thin, format: of.format}
+			if len(f.curves) > 1 {
+				l.name, l.class = cu.name, cu.class
+			}
+			for _, level := range cu.levels {
+				q := newPoint(f.value(level.Level), of.of(level), level)
+				q.ring = len(f.curves) > 1 && d.operates(level.Index, cu)
+				l.points = append(l.points, q)
+			}
+			p.lines = append(p.lines, l)
+		}
+	}
+	if len(p.lines) == 1 {
+		p.lines[0].name = ""
+	}
+	p.y = y(p.values())
+	c.panels = []panel{p}
+	c.tell(f)
+	c.name += f.suffix()
+	return c
+}
+
+// suffix tells apart the file names of families in the same respect.
+func (f *family) suffix() string {
+	if f.number == 0 {
+		return ""
+	}
+	return fmt.Sprintf("-%d", f.number+1)
+}
+
+// drawn leaves out a figure that would only be drawn over the first.
+func drawn(f *family, figures []figure) []figure {
+	return slices.DeleteFunc(slices.Clone(figures), func(of figure) bool {
+		if !of.thin {
+			return false
+		}
+		for _, c := range f.curves {
+			for _, l := range c.levels {
+				a, b := float64(figures[0].of(l).Value), float64(of.of(l).Value)
+				if finite(a) && finite(b) && math.Abs(a-b) > 0.03*math.Max(a, b) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// newPoint is a figure of a level as a point.
+func newPoint(x float64, e sweep.Estimate, level *sweep.LevelSummary) point {
+	return point{
+		x: x, y: float64(e.Value), low: float64(e.Low), high: float64(e.High), interval: true,
+		doubted: len(level.Doubts) > 0, of: level.Index,
+	}
+}
+
+// bounds lists the objectives that the figures are about.
+func (d *curves) bounds(figures []figure) []bound {
+	var all []bound
+	for _, o := range d.objectives {
+		for _, f := range figures {
+			if f.indicator == o.Indicator && f.quantile == o.Quantile {
+				all = append(all, bound{objective(o), o.Threshold.Seconds()})
+			}
+		}
+	}
+	return all
+}
+
+// operates reports whether a level is the operating point of its curve.
+func (d *curves) operates(level int, c curve) bool {
+	o := d.of(c)
+	return o != nil && isBest(o, level)
+}
+
+// isBest reports whether a level is the operating point of a curve: of a single level that says nothing.
+func isBest(o *sweep.Operating, level int) bool {
+	return o.Best == level && len(o.Objectives) > 0 && len(o.Levels) > 1
+}
+
+// of is what is known of the operating point of a curve; nil if nothing is.
+func (d *curves) of(c curve) *sweep.Operating {
+	for i := range d.operating {
+		o := &d.operating[i]
+		if len(o.Levels) > 0 && slices.ContainsFunc(c.levels, func(l *sweep.LevelSummary) bool { return l.Index == o.Levels[0] }) {
+			return o
+		}
+	}
+	return nil
+}
+
+// marks are the operating point and the knee of a family's only load curve.
+func (d *curves) marks(f *family) []mark {
+	if len(f.curves) != 1 || f.kind != "load" && f.kind != "rate" {
+		return nil
+	}
+	o := d.of(f.curves[0])
+	if o == nil {
+		return nil
+	}
+	var all []mark
+	for _, l := range f.curves[0].levels {
+		x, best, knee := f.value(l.Level), isBest(o, l.Index), l.Index == o.Knee
+		switch {
+		case best && knee:
+			all = append(all, mark{"operating point, knee", "operating", x, true})
+		case best:
+			all = append(all, mark{"operating point", "operating", x, true})
+		case knee:
+			all = append(all, mark{"knee", "knee", x, false})
+		}
+	}
+	return all
+}
+
+// tradeoff is the chart of a latency against throughput, its points named by their load.
+func (d *curves) tradeoff(f *family, of latency) *chart {
+	c := &chart{
+		name:  f.kind + "-" + of.kind + "-against-throughput" + f.suffix(),
+		title: indicatorName(of.indicator) + " against throughput",
+		note:  "Each point is a load. Where the line turns upwards, more load buys waiting instead of tokens.",
+	}
+	p := panel{height: panelHeight}
+	figures := []figure{of.figure(0.5, of.class+"1"), of.figure(0.95, of.class+"2")}
+	if len(f.curves) > 1 {
+		figures = figures[1:]
+		c.title += ", p95"
+	}
+	p.bounds = d.bounds(figures)
+	var rates []float64
+	for i, figure := range figures {
+		for _, cu := range f.curves {
+			l := line{name: figure.name, class: figure.class, format: figure.format}
+			if len(f.curves) > 1 {
+				l.name, l.class = cu.name, cu.class
+			}
+			for _, level := range cu.levels {
+				q := newPoint(float64(level.OutputRate.Value), figure.of(level), level)
+				q.interval = false
+				if i == len(figures)-1 {
+					q.label = short(f.value(level.Level))
+					q.ring = d.operates(level.Index, cu)
+					if o := d.of(cu); o != nil && o.Knee == level.Index {
+						q.label += " knee"
+					}
+				}
+				rates = append(rates, q.x)
+				l.points = append(l.points, q)
+			}
+			p.lines = append(p.lines, l)
+		}
+	}
+	if len(p.lines) == 1 {
+		p.lines[0].name = ""
+	}
+	c.x = linearAxis(rates, short)
+	c.x.name = "output tokens per second"
+	p.y = latencyAxis(p.values())
+	c.panels = []panel{p}
+	c.tellByLevel(f)
+	return c
+}

@@ -1,0 +1,453 @@
+package report
+
+import (
+	"html/template"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Measures of a chart, in its own pixels. On a phone it is shown at about four fifths of its size.
+const (
+	chartWidth  = 460.0
+	panelHeight = 196.0
+	titleRoom   = 28.0
+	markRoom    = 16.0
+	panelGap    = 22.0
+	tickRoom    = 17.0
+	nameRoom    = 16.0
+	legendRow   = 16.0
+	inset       = 20.0 // of the first and last point of a chart whose points stand away from the edge
+	smallText   = 11.0
+)
+
+// drawing is a chart being drawn.
+type drawing struct {
+	*chart
+	svg
+	left, right float64 // edges of the panels
+	top, bottom float64 // of the first panel, of the last
+	height      float64
+}
+
+// inline is the chart as an element of the page.
+func (c *chart) inline() template.HTML {
+	return template.HTML(c.draw("")) //nolint:gosec // every text in it is escaped
+}
+
+// file is the chart as an SVG file.
+func (c *chart) file() []byte {
+	return []byte(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + c.draw(fileCSS()) + "\n")
+}
+
+// draw writes the chart as SVG; css is its own style, where it has to bring one.
+func (c *chart) draw(css string) string {
+	d := &drawing{chart: c}
+	d.layout()
+	if css != "" {
+		d.open("svg", ">", "xmlns", "http://www.w3.org/2000/svg", "class", "chart", "role", "img", "aria-label", d.title,
+			"viewBox", "0 0 "+number(chartWidth)+" "+number(d.height), "width", 1.5*chartWidth, "height", 1.5*d.height)
+		d.WriteString("<style>" + css + "</style>")
+	} else {
+		d.open("svg", ">", "class", "chart", "role", "img", "aria-label", d.title,
+			"viewBox", "0 0 "+number(chartWidth)+" "+number(d.height))
+	}
+	d.rect("ground", 0, 0, chartWidth, d.height, "")
+	d.text(12, 19, "title", "start", d.title)
+	if d.empty() {
+		d.text(chartWidth/2, (d.top+d.bottom)/2, "nothing", "middle", "nothing was measured")
+	} else {
+		d.content()
+	}
+	d.WriteString("</svg>")
+	return d.String()
+}
+
+func (d *drawing) content() {
+	d.background()
+	y := d.top
+	for i := range d.panels {
+		d.panel(&d.panels[i], y)
+		y += d.panels[i].height + panelGap
+	}
+	d.drawMarks()
+	d.abscissa()
+	d.legend()
+	for i, h := range d.hits {
+		from, to := d.reach(i)
+		d.rect("hit", from, d.top, to-from, d.bottom-d.top, h.text)
+	}
+}
+
+// layout finds the edges: to the left there is room for the ticks, to the right for the names of the lines.
+func (d *drawing) layout() {
+	d.left, d.right = 46, chartWidth-14
+	d.top = titleRoom + 6
+	if len(d.marks) > 0 || len(d.shades) > 0 {
+		d.top += markRoom
+	}
+	d.bottom = d.top - panelGap
+	for i := range d.panels {
+		p := &d.panels[i]
+		for _, t := range p.y.ticks {
+			d.left = max(d.left, width(p.y.format(t), smallText)+14)
+		}
+		for _, l := range p.lines {
+			if l.name != "" && !l.plain {
+				d.right = min(d.right, chartWidth-width(l.name, smallText)-12)
+			}
+		}
+		d.bottom += p.height + panelGap
+	}
+	d.height = d.bottom + tickRoom + 6
+	if d.x.name != "" {
+		d.height += nameRoom
+	}
+	d.height += legendRow * float64(d.legendRows())
+}
+
+// px is where a value of the x axis lies.
+func (d *drawing) px(v float64) float64 {
+	left, right := d.left, d.right
+	if d.spread {
+		left, right = left+inset, right-inset
+	}
+	return left + d.x.at(v)*(right-left)
+}
+
+// py is where a value of a panel lies whose upper edge is top.
+func (p *panel) py(v, top float64) float64 { return top + p.height*(1-p.y.at(v)) }
+
+// reach is the part of the x axis that a hit answers for.
+func (d *drawing) reach(i int) (from, to float64) {
+	h := d.hits[i]
+	if finite(h.from) && finite(h.to) && h.to > h.from {
+		return d.px(h.from), d.px(h.to)
+	}
+	from, to = d.left, d.right
+	if i > 0 {
+		from = (d.px(d.hits[i-1].x) + d.px(h.x)) / 2
+	}
+	if i+1 < len(d.hits) {
+		to = (d.px(d.hits[i+1].x) + d.px(h.x)) / 2
+	}
+	return from, max(from, to)
+}
+
+// background draws what lies behind everything: shades, and the level that is the operating point.
+func (d *drawing) background() {
+	for _, s := range d.shades {
+		from, to := d.px(s.from), d.px(s.to)
+		d.rect("shade", from, d.top, max(to-from, 0), d.bottom-d.top, "")
+		if s.name != "" {
+			d.label(from, to, "name-sent", s.name)
+		}
+	}
+	for _, m := range d.marks {
+		if m.band && d.x.shows(m.x) {
+			d.rect("band", d.px(m.x)-13, d.top, 26, d.bottom-d.top, "")
+		}
+	}
+}
+
+// label writes a text above the panels, between two places if it fits, else as near as it can.
+func (d *drawing) label(from, to float64, class, name string) {
+	half := width(name, smallText) / 2
+	x := min(max((from+to)/2, half+4), chartWidth-half-4)
+	d.text(x, d.top-6, class, "middle", name)
+}
+
+// drawMarks draws the values of the x axis that matter, and their names side by side.
+func (d *drawing) drawMarks() {
+	marks := slices.DeleteFunc(slices.Clone(d.marks), func(m mark) bool { return !d.x.shows(m.x) })
+	slices.SortStableFunc(marks, func(a, b mark) int { return int(math.Copysign(1, a.x-b.x)) })
+	from := 4.0
+	for i, m := range marks {
+		x := d.px(m.x)
+		d.line("mark-"+m.class, x, d.top-3, x, d.bottom)
+		if m.name == "" {
+			continue
+		}
+		half, to := width(m.name, smallText)/2, chartWidth-4
+		for _, later := range marks[i+1:] {
+			if later.name != "" {
+				to = min(to, max(d.px(later.x)-width(later.name, smallText)/2, (x+d.px(later.x))/2)) - 3
+				break
+			}
+		}
+		at := max(min(x, to-half), from+half)
+		d.text(at, d.top-6, "name-"+m.class, "middle", m.name)
+		from = at + half + 8
+	}
+}
+
+// abscissa writes the ticks below the last panel; those that would touch are left out.
+func (d *drawing) abscissa() {
+	d.line("base", d.left, d.bottom, d.right, d.bottom)
+	free := -math.MaxFloat64
+	for _, t := range d.x.ticks {
+		x, name, class := d.px(t), d.x.format(t), "axis"
+		for _, h := range d.hits {
+			if h.x == t && h.tick != "" {
+				name, class = name+"\u202f⚠", "warn"
+			}
+		}
+		d.line("base", x, d.bottom, x, d.bottom+4)
+		half := width(name, smallText) / 2
+		if x-half < free {
+			continue
+		}
+		d.text(x, d.bottom+tickRoom-1, class, "middle", name)
+		free = x + half + 4
+	}
+	if d.x.name != "" {
+		d.text((d.left+d.right)/2, d.bottom+tickRoom+nameRoom-2, "axis", "middle", d.x.name)
+	}
+}
+
+func (d *drawing) panel(p *panel, top float64) {
+	if p.title != "" {
+		d.text(d.left, top-6, "sub", "start", p.title)
+	}
+	last := math.Inf(1)
+	for _, t := range p.y.ticks {
+		y := p.py(t, top)
+		if last-y < smallText+2 {
+			continue
+		}
+		last = y
+		d.line("rule", d.left, y, d.right, y)
+		d.text(d.left-6, y+4, "axis", "end", p.y.format(t))
+	}
+	for _, b := range p.bars {
+		if finite(b.y) && b.y > 0 {
+			from, to, y := d.px(b.from), d.px(b.to), p.py(b.y, top)
+			d.rect("bar", from, y, max(to-from-0.5, 0.5), top+p.height-y, "")
+		}
+	}
+	for _, l := range p.lines {
+		d.curve(p, l, top)
+	}
+	for _, l := range p.lines {
+		d.markers(p, l, top)
+	}
+	for _, of := range p.dots {
+		d.scatter(p, of, top)
+	}
+	for _, b := range p.bounds {
+		d.bound(p, b, top)
+	}
+	d.points(p, top)
+	d.ends(p, top)
+}
+
+// curve draws a line, broken where it has no value, and the area below it.
+func (d *drawing) curve(p *panel, l line, top float64) {
+	var path, area strings.Builder
+	floor := number(top + p.height)
+	var part []point
+	flush := func() {
+		for i, q := range part {
+			to := number(d.px(q.x)) + " " + number(p.py(q.y, top))
+			if i == 0 {
+				path.WriteString("M" + to)
+				area.WriteString("M" + number(d.px(q.x)) + " " + floor)
+			} else {
+				path.WriteString("L" + to)
+			}
+			area.WriteString("L" + to)
+		}
+		if len(part) > 0 {
+			area.WriteString("L" + number(d.px(part[len(part)-1].x)) + " " + floor + "z")
+		}
+		part = nil
+	}
+	for _, q := range l.points {
+		if !d.x.shows(q.x) || !p.y.shows(q.y) {
+			flush()
+			continue
+		}
+		part = append(part, q)
+	}
+	flush()
+	if l.area {
+		d.element("path", "class", "area fill-"+l.class, "d", area.String())
+	}
+	class := "curve " + l.class
+	if l.thin {
+		class += " thin"
+	}
+	if l.plain {
+		class += " plain"
+	}
+	if path.Len() > 0 {
+		d.element("path", "class", class, "d", path.String())
+	}
+}
+
+// markers draws the points of a line and their confidence intervals. A point that is not to be trusted is hollow, an
+// interval without an upper end is open.
+func (d *drawing) markers(p *panel, l line, top float64) {
+	if l.plain {
+		return
+	}
+	for _, q := range l.points {
+		if !d.x.shows(q.x) || !p.y.shows(q.y) {
+			continue
+		}
+		x, y := d.px(q.x), p.py(q.y, top)
+		if q.interval && !l.thin {
+			d.whisker(x, y, d.end(p, q.low, top), l.class)
+			d.whisker(x, y, d.end(p, q.high, top), l.class)
+			if finite(q.low) && !finite(q.high) {
+				d.element("path", "class", "ci open "+l.class, "d", "M"+number(x)+" "+number(y)+"V"+number(max(y-22, top)))
+			}
+		}
+		class := "point " + l.class
+		if q.doubted {
+			class += " hollow"
+		} else {
+			class += " fill-" + l.class
+		}
+		radius := 3.2
+		if l.thin {
+			radius = 2
+		}
+		d.element("circle", "class", class, "cx", x, "cy", y, "r", number(radius))
+		if q.ring {
+			d.element("circle", "class", "ring", "cx", x, "cy", y, "r", "7.5")
+		}
+	}
+}
+
+// end is where the end of an interval lies, NaN if it is not known.
+func (d *drawing) end(p *panel, v, top float64) float64 {
+	if !finite(v) {
+		return math.NaN()
+	}
+	if p.y.log && v <= 0 {
+		return top + p.height
+	}
+	return p.py(v, top)
+}
+
+// whisker draws one half of an interval, unless it would be hidden by its point.
+func (d *drawing) whisker(x, from, to float64, class string) {
+	if !finite(to) || math.Abs(to-from) < 4 {
+		return
+	}
+	d.element("path", "class", "ci "+class, "d", "M"+number(x)+" "+number(from)+"V"+number(to)+"M"+number(x-3)+" "+number(to)+"h6")
+}
+
+// scatter draws many points as one path.
+func (d *drawing) scatter(p *panel, of dots, top float64) {
+	var path strings.Builder
+	for _, at := range of.at {
+		if !d.x.shows(at[0]) || !p.y.shows(at[1]) {
+			continue
+		}
+		x, y := d.px(at[0]), p.py(at[1], top)
+		if of.cross {
+			path.WriteString("M" + number(x-2.5) + " " + number(y-2.5) + "l5 5m-5 0l5-5")
+		} else {
+			path.WriteString("M" + number(x) + " " + number(y) + "h0")
+		}
+	}
+	class := "dots " + of.class
+	if of.cross {
+		class = "cross " + of.class
+	}
+	if path.Len() > 0 {
+		d.element("path", "class", class, "d", path.String())
+	}
+}
+
+// bound draws an objective, if the axis reaches it.
+func (d *drawing) bound(p *panel, b bound, top float64) {
+	if !p.y.shows(b.y) || b.y > p.y.high*1.001 || b.y < p.y.low*0.999 {
+		return
+	}
+	y := p.py(b.y, top)
+	d.line("bound", d.left, y, d.right, y)
+	at := y - 4
+	if at < top+8 {
+		at = y + 12
+	}
+	d.text(d.left+5, at, "bound-name", "start", b.name)
+}
+
+// box is the room that a text takes.
+type box struct{ x1, y1, x2, y2 float64 }
+
+func (a box) touches(b box) bool {
+	return a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2
+}
+
+// points writes the labels of points, each on the side where it touches nothing.
+func (d *drawing) points(p *panel, top float64) {
+	var taken []box
+	for _, l := range p.lines {
+		for _, q := range l.points {
+			if d.x.shows(q.x) && p.y.shows(q.y) {
+				x, y := d.px(q.x), p.py(q.y, top)
+				taken = append(taken, box{x - 4, y - 4, x + 4, y + 4})
+			}
+		}
+	}
+	for _, l := range p.lines {
+		for _, q := range l.points {
+			if q.label == "" || !d.x.shows(q.x) || !p.y.shows(q.y) {
+				continue
+			}
+			if at, free := d.place(d.px(q.x), p.py(q.y, top), q.label, box{d.left, top - 6, chartWidth - 2, top + p.height}, taken); free {
+				taken = append(taken, at)
+				d.text(at.x1, at.y2-3, "here", "start", q.label)
+			}
+		}
+	}
+}
+
+// place finds room for a label near a point.
+func (d *drawing) place(x, y float64, label string, room box, taken []box) (box, bool) {
+	w := width(label, smallText)
+	for _, far := range []float64{0, 9, 18} {
+		for _, at := range [][2]float64{{x - w - 7 - far, y - 7}, {x + 7 + far, y - 7}, {x - w/2, y - 20 - far}, {x - w/2, y + 6 + far}, {x - w - 5, y - 17 - far}, {x + 5, y + 5 + far}} {
+			b := box{at[0], at[1], at[0] + w, at[1] + 13}
+			inside := b.x1 > room.x1 && b.x2 < room.x2 && b.y1 > room.y1 && b.y2 < room.y2
+			if inside && !slices.ContainsFunc(taken, b.touches) {
+				return b, true
+			}
+		}
+	}
+	return box{}, false
+}
+
+// ends writes the name of each line beside its last point, one above the other.
+func (d *drawing) ends(p *panel, top float64) {
+	type end struct {
+		name, class string
+		x, y        float64
+	}
+	var all []end
+	for _, l := range p.lines {
+		for _, q := range slices.Backward(l.points) {
+			if l.name != "" && !l.plain && d.x.shows(q.x) && p.y.shows(q.y) {
+				all = append(all, end{l.name, l.class, d.px(q.x) + 8, p.py(q.y, top) + 4})
+				break
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b end) int { return int(math.Copysign(1, a.y-b.y)) })
+	const apart = 12.5
+	for i := 1; i < len(all); i++ {
+		all[i].y = max(all[i].y, all[i-1].y+apart)
+	}
+	lowest := top + p.height + 3
+	for i := len(all) - 1; i >= 0; i-- {
+		all[i].y = min(all[i].y, lowest)
+		lowest = all[i].y - apart
+	}
+	for _, e := range all {
+		d.text(min(e.x, chartWidth-width(e.name, smallText)-3), e.y, "end fill-"+e.class, "start", e.name)
+	}
+}

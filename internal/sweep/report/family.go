@@ -1,0 +1,181 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// respect is what can vary from level to level.
+type respect struct {
+	kind  string // also the beginning of file names
+	title string
+	axis  string
+	value func(sweep.Level) float64
+	of    func(sweep.Level) bool   // which levels it is about
+	rest  func(sweep.Level) string // everything else of a level: what must be the same along a curve
+	group func(sweep.Level) string // what must be the same for curves to share a chart
+	name  func(sweep.Level) string // of a level in tables
+}
+
+func respects() []respect {
+	return []respect{
+		{
+			kind: "load", title: "Load: closed loop", axis: "requests in flight (concurrency)",
+			value: func(l sweep.Level) float64 { return float64(l.Concurrency) },
+			of:    sweep.Level.Closed,
+			rest:  sweep.Level.Shape,
+			group: func(sweep.Level) string { return "" },
+			name:  sweep.Level.Load,
+		},
+		{
+			kind: "rate", title: "Load: open loop", axis: "requests sent per second",
+			value: func(l sweep.Level) float64 { return l.Rate },
+			of:    func(l sweep.Level) bool { return !l.Closed() },
+			rest:  func(l sweep.Level) string { return fmt.Sprint(l.Shape(), l.Arrival, l.MaxInFlight) },
+			group: func(l sweep.Level) string { return fmt.Sprint(l.Arrival, l.MaxInFlight) },
+			name:  sweep.Level.Load,
+		},
+		{
+			kind: "prompt", title: "Prompt length", axis: "prompt tokens",
+			value: func(l sweep.Level) float64 { return float64(l.PromptTokens) },
+			of:    func(sweep.Level) bool { return true },
+			rest:  func(l sweep.Level) string { return fmt.Sprint(load(l), "+", l.OutputTokens) },
+			group: func(l sweep.Level) string { return fmt.Sprint(l.Closed()) },
+			name:  func(l sweep.Level) string { return fmt.Sprintf("%d prompt tokens", l.PromptTokens) },
+		},
+		{
+			kind: "output", title: "Output length", axis: "output tokens",
+			value: func(l sweep.Level) float64 { return float64(l.OutputTokens) },
+			of:    func(sweep.Level) bool { return true },
+			rest:  func(l sweep.Level) string { return fmt.Sprint(load(l), "+", l.PromptTokens) },
+			group: func(l sweep.Level) string { return fmt.Sprint(l.Closed()) },
+			name:  func(l sweep.Level) string { return fmt.Sprintf("%d output tokens", l.OutputTokens) },
+		},
+	}
+}
+
+// load is all of a level's load.
+func load(l sweep.Level) string { return fmt.Sprint(l.Load(), l.Arrival, l.MaxInFlight) }
+
+// curve is levels that differ in one respect alone, by its rising value.
+type curve struct {
+	name   string // what tells it from the others of its family
+	class  string // its colour, where there are others
+	key    string
+	levels []*sweep.LevelSummary
+}
+
+// family is the curves that share the axes of a chart.
+type family struct {
+	respect
+	number int // of the families in the same respect
+	curves []curve
+}
+
+// first is the first level of the family.
+func (f *family) first() sweep.Level { return f.curves[0].levels[0].Level }
+
+// families finds the curves of a run. A curve across a grid, whose levels all lie on several load curves already, is
+// the grid's business and no family of its own.
+func families(levels []sweep.LevelSummary) []family {
+	var all []family
+	inGrid := map[int]bool{}
+	for _, r := range respects() {
+		for _, f := range r.families(levels) {
+			load := r.kind == "load" || r.kind == "rate"
+			if !load {
+				f.curves = slices.DeleteFunc(f.curves, func(c curve) bool {
+					return !slices.ContainsFunc(c.levels, func(l *sweep.LevelSummary) bool { return !inGrid[l.Index] })
+				})
+			}
+			if len(f.curves) == 0 {
+				continue
+			}
+			if load && len(f.curves) > 1 {
+				for _, c := range f.curves {
+					for _, l := range c.levels {
+						inGrid[l.Index] = true
+					}
+				}
+			}
+			f.nameCurves()
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// families finds the curves in one respect.
+func (r respect) families(levels []sweep.LevelSummary) []family {
+	var all []family
+	for i := range levels {
+		l := &levels[i]
+		if !r.of(l.Level) || r.value(l.Level) <= 0 {
+			continue
+		}
+		at := slices.IndexFunc(all, func(f family) bool { return r.group(f.first()) == r.group(l.Level) })
+		if at < 0 {
+			all = append(all, family{respect: r, curves: []curve{{key: r.rest(l.Level), levels: []*sweep.LevelSummary{l}}}})
+			continue
+		}
+		f := &all[at]
+		c := slices.IndexFunc(f.curves, func(c curve) bool { return c.key == r.rest(l.Level) })
+		if c < 0 {
+			f.curves = append(f.curves, curve{key: r.rest(l.Level), levels: []*sweep.LevelSummary{l}})
+			continue
+		}
+		f.curves[c].levels = append(f.curves[c].levels, l)
+	}
+	for i := range all {
+		all[i].number = i
+		all[i].curves = slices.DeleteFunc(all[i].curves, func(c curve) bool { return !r.varies(c.levels) })
+		for _, c := range all[i].curves {
+			slices.SortStableFunc(c.levels, func(a, b *sweep.LevelSummary) int {
+				return cmp.Compare(r.value(a.Level), r.value(b.Level))
+			})
+		}
+	}
+	return slices.DeleteFunc(all, func(f family) bool { return len(f.curves) == 0 })
+}
+
+func (r respect) varies(levels []*sweep.LevelSummary) bool {
+	return slices.ContainsFunc(levels, func(l *sweep.LevelSummary) bool { return r.value(l.Level) != r.value(levels[0].Level) })
+}
+
+// nameCurves names each curve by what differs between them.
+func (f *family) nameCurves() {
+	parts := []func(sweep.Level) string{
+		func(l sweep.Level) string { return fmt.Sprintf("%d prompt", l.PromptTokens) },
+		func(l sweep.Level) string { return fmt.Sprintf("%d output", l.OutputTokens) },
+		sweep.Level.Load,
+	}
+	for _, part := range parts {
+		differs := slices.ContainsFunc(f.curves, func(c curve) bool { return part(c.levels[0].Level) != part(f.first()) })
+		varies := slices.ContainsFunc(f.curves[0].levels, func(l *sweep.LevelSummary) bool { return part(l.Level) != part(f.first()) })
+		if !differs || varies {
+			continue
+		}
+		for i := range f.curves {
+			c := &f.curves[i]
+			c.class = fmt.Sprintf("c%d", 1+i%6)
+			if c.name != "" {
+				c.name += ", "
+			}
+			c.name += part(c.levels[0].Level)
+		}
+	}
+}
+
+// values lists where on the x axis the family has a level.
+func (f *family) values() []float64 {
+	var all []float64
+	for _, c := range f.curves {
+		for _, l := range c.levels {
+			all = append(all, f.value(l.Level))
+		}
+	}
+	return all
+}

@@ -1,0 +1,198 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+const (
+	unknown = "–"      // a figure that is not known
+	nbsp    = "\u00a0" // keeps a number and its unit on one line
+)
+
+// finite reports whether a figure can be drawn and written.
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// digits writes n significant digits, whole numbers in full: 0.352, 19.8, 872, 12345.
+func digits(v float64, n int) string {
+	if v == 0 {
+		return "0"
+	}
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'e', n-1, 64), 64) // 0.9999 has a digit more than 1.00
+	after := n - 1 - int(math.Floor(math.Log10(math.Abs(rounded))))
+	return strconv.FormatFloat(v, 'f', min(max(after, 0), 9), 64)
+}
+
+// unit is a scale of a quantity: from which value on it is used, and what it is divided by.
+type unit struct {
+	from, size float64
+	name       string
+}
+
+func timeUnits() []unit {
+	return []unit{{0.9995, 1, "s"}, {0.9995e-3, 1e-3, "ms"}, {0, 1e-6, "µs"}}
+}
+
+func unitOf(v float64, units []unit) unit {
+	for _, u := range units {
+		if math.Abs(v) >= u.from {
+			return u
+		}
+	}
+	return units[len(units)-1]
+}
+
+// formatSeconds writes a latency with three significant digits: 352 µs, 19.8 ms, 872 ms, 2.18 s.
+func formatSeconds(v float64) string { return formatTime(v, 3) }
+
+// exactSeconds writes a latency with four significant digits, for tables and tooltips.
+func exactSeconds(v float64) string { return formatTime(v, 4) }
+
+func formatTime(v float64, n int) string {
+	switch {
+	case !finite(v):
+		return unknown
+	case v == 0:
+		return "0" + nbsp + "s"
+	}
+	u := unitOf(v, timeUnits())
+	return digits(v/u.size, n) + nbsp + u.name
+}
+
+// tickSeconds writes a round latency as short as it goes: 500 µs, 50 ms, 1.5 s.
+func tickSeconds(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	u := unitOf(v, timeUnits())
+	return short(v/u.size) + nbsp + u.name
+}
+
+// short writes a round number without zeros after its last digit.
+func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+
+// tickClock writes a time since the start of a level: 30 s, 5 min.
+func tickClock(v float64) string {
+	if math.Abs(v) >= 300 && math.Mod(v, 60) == 0 {
+		return short(v/60) + nbsp + "min"
+	}
+	return short(v) + nbsp + "s"
+}
+
+// formatRate writes a rate or a mean with three significant digits.
+func formatRate(v float64) string { return orUnknown(v, 3) }
+
+// exactRate writes a rate or a mean with four significant digits.
+func exactRate(v float64) string { return orUnknown(v, 4) }
+
+func orUnknown(v float64, n int) string {
+	if !finite(v) {
+		return unknown
+	}
+	return digits(v, n)
+}
+
+// formatMean writes a mean that is nearly always a whole number: 512, 511.7.
+func formatMean(v float64) string {
+	if !finite(v) {
+		return unknown
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+}
+
+// formatPercent writes a ratio: 0.96 as 96 %.
+func formatPercent(ratio float64) string {
+	if !finite(ratio) {
+		return unknown
+	}
+	if p := 100 * ratio; p != 0 && math.Abs(p) < 10 {
+		return strings.TrimSuffix(strconv.FormatFloat(p, 'f', 1, 64), ".0") + nbsp + "%"
+	}
+	return strconv.FormatFloat(100*ratio, 'f', 0, 64) + nbsp + "%"
+}
+
+// formatBytes writes a size of memory.
+func formatBytes(n int64) string {
+	if n <= 0 {
+		return unknown
+	}
+	return digits(float64(n)/(1<<20), 3) + nbsp + "MiB"
+}
+
+// interval writes the 95 % confidence interval of an estimate; a bound that the data do not give is left open.
+func interval(e sweep.Estimate, format func(float64) string) string {
+	low, high := finite(float64(e.Low)), finite(float64(e.High))
+	switch {
+	case low && high:
+		from, to := format(float64(e.Low)), format(float64(e.High))
+		if number, unit, is := strings.Cut(from, nbsp); is && strings.HasSuffix(to, nbsp+unit) { // once is enough
+			from = number
+		}
+		return from + " – " + to
+	case low:
+		return "≥ " + format(float64(e.Low))
+	case high:
+		return "≤ " + format(float64(e.High))
+	}
+	return ""
+}
+
+// formatCount writes a number and its noun: 1 level, 2 levels.
+func formatCount(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return thousands(n) + " " + noun + "s"
+}
+
+// thousands writes a count with a thin space every three digits.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
+// formatSpan writes how long something took: 45 s, 3 min 20 s, 2 h 5 min.
+func formatSpan(d time.Duration) string {
+	s := max(0, int(d.Round(time.Second)/time.Second))
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%d%ss", s, nbsp)
+	case s < 3600:
+		return two(s/60, "min", s%60, "s")
+	}
+	return two(s/3600, "h", s%3600/60, "min")
+}
+
+func two(a int, unitA string, b int, unitB string) string {
+	if b == 0 {
+		return fmt.Sprintf("%d%s%s", a, nbsp, unitA)
+	}
+	return fmt.Sprintf("%d%s%s%s%d%s%s", a, nbsp, unitA, nbsp, b, nbsp, unitB)
+}
+
+// objective writes an objective: TTFT p95 ≤ 1 s.
+func objective(o sweep.Objective) string {
+	return fmt.Sprintf("%s %s ≤ %s", indicatorName(o.Indicator), percentile(o.Quantile), tickSeconds(o.Threshold.Seconds()))
+}
+
+// percentile writes a quantile: 0.95 as p95.
+func percentile(q float64) string { return "p" + short(100*q) }
+
+func indicatorName(i sweep.Indicator) string {
+	names := map[sweep.Indicator]string{
+		sweep.TTFT: "TTFT", sweep.ITL: "ITL", sweep.TPOT: "TPOT", sweep.Duration: "duration",
+		sweep.TTFTFromSchedule: "TTFT from schedule",
+	}
+	if name, known := names[i]; known {
+		return name
+	}
+	return clean(string(i))
+}

@@ -1,0 +1,96 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// level is all that is known of a level that was begun.
+type level struct {
+	*sweep.LevelSummary
+	sweep.LevelRun
+	requests []*sweep.Request // in the order in which they were started, warm-up included
+	queue    []sweep.QueueSample
+}
+
+// levelsOf puts together what is known of each level. What names a level that there is not is left out.
+func levelsOf(run *sweep.Run, summary *sweep.Summary) []level {
+	var all []level
+	at := map[int]int{}
+	for i := range summary.Levels {
+		s := &summary.Levels[i]
+		if s.Index >= 0 && s.Index < len(run.Levels) {
+			at[s.Index] = len(all)
+			all = append(all, level{LevelSummary: s, LevelRun: run.Levels[s.Index]})
+		}
+	}
+	for i := range run.Requests {
+		r := &run.Requests[i]
+		if l, is := at[r.Level]; is && !r.Started.IsZero() {
+			all[l].requests = append(all[l].requests, r)
+		}
+	}
+	for _, q := range run.Queue {
+		if l, is := at[q.Level]; is {
+			all[l].queue = append(all[l].queue, q)
+		}
+	}
+	for i := range all {
+		slices.SortStableFunc(all[i].requests, func(a, b *sweep.Request) int { return a.Started.Compare(b.Started) })
+		slices.SortStableFunc(all[i].queue, func(a, b sweep.QueueSample) int { return a.At.Compare(b.At) })
+	}
+	return all
+}
+
+// since is a time as seconds since the level's start.
+func (l *level) since(t time.Time) float64 {
+	if t.IsZero() || l.Start.IsZero() {
+		return math.NaN()
+	}
+	return t.Sub(l.Start).Seconds()
+}
+
+// sent is when the last request was sent, in seconds since the level's start.
+func (l *level) sent() float64 {
+	for _, r := range slices.Backward(l.requests) {
+		if !r.Warmup {
+			return l.since(r.Started)
+		}
+	}
+	return math.NaN()
+}
+
+// ended is when the last answer ended, in seconds since the level's start.
+func (l *level) ended() float64 {
+	last := l.since(l.LevelRun.End)
+	for _, r := range l.requests {
+		if !r.Warmup {
+			last = fmax(last, l.since(r.Ended))
+		}
+	}
+	return last
+}
+
+// fmax is the larger of two numbers, of which one may be unknown.
+func fmax(a, b float64) float64 {
+	if math.IsNaN(a) || b > a {
+		return b
+	}
+	return a
+}
+
+// over is the end of what there is to see of the level, in seconds since its start: the last answer, and the queue
+// empty again.
+func (l *level) over() float64 {
+	over := l.ended()
+	if empty := l.since(l.Empty); finite(empty) {
+		return fmax(over, empty)
+	}
+	if len(l.queue) > 0 {
+		over = fmax(over, l.since(l.queue[len(l.queue)-1].At))
+	}
+	return over
+}

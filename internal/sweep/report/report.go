@@ -1,0 +1,52 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// FileName is the name of the report in its directory.
+const FileName = "report.html"
+
+// Render writes the report of a run as one HTML file that needs no other. Run and summary are not changed.
+func Render(w io.Writer, run *sweep.Run, summary sweep.Summary) error {
+	p, err := newRunPage(run, &summary)
+	if err != nil {
+		return fmt.Errorf("preparing the report: %w", err)
+	}
+	return render(w, "run.html", p)
+}
+
+// Write writes the report of a run into a directory that exists: report.html, and each chart as chart-….svg. Files
+// of these names are replaced.
+func Write(dir string, run *sweep.Run, summary sweep.Summary) error {
+	p, err := newRunPage(run, &summary)
+	if err != nil {
+		return fmt.Errorf("preparing the report: %w", err)
+	}
+	return write(dir, FileName, "run.html", p, p.Sections)
+}
+
+// write writes a page and the charts of its sections.
+func write(dir, file, name string, page any, sections []section) error {
+	var html bytes.Buffer
+	if err := render(&html, name, page); err != nil {
+		return fmt.Errorf("rendering the report: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, file), html.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	for _, s := range sections {
+		for _, c := range s.Charts {
+			if err := os.WriteFile(filepath.Join(dir, "chart-"+c.name+".svg"), c.file(), 0o644); err != nil {
+				return fmt.Errorf("writing a chart of the report: %w", err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+const (
+	maxDots     = 2000 // of a strip
+	maxFailures = 400  // drawn of a strip
+	maxListed   = 10   // failures listed of a level
+	stripHeight = 96.0
+)
+
+// stripCharts lists a chart of the requests over time for each level: warming up, bursts and failures show there.
+func stripCharts(levels []level, name namer) []*chart {
+	var all []*chart
+	for i := range levels {
+		if l := &levels[i]; len(l.requests) > 0 && !l.Start.IsZero() {
+			all = append(all, l.stripChart(name(l.Level)))
+		}
+	}
+	return all
+}
+
+func (l *level) stripChart(name string) *chart {
+	c := &chart{name: fmt.Sprintf("requests-%d", l.Index+1), title: "TTFT of each request, " + name}
+	if len(l.Doubts) > 0 {
+		c.title += " ⚠"
+	}
+	good := dots{name: "answered", class: "ttft2"}
+	warm := dots{name: "warm-up", class: "arrivals"}
+	bad := dots{name: "failed", class: "failed", cross: true}
+	given := dots{name: "given up by us", class: "arrivals", cross: true}
+	end := l.ended()
+	for _, r := range l.requests {
+		at, y := l.since(r.Started), r.Value(sweep.TTFT)
+		switch {
+		case r.Abandoned:
+			given.at = append(given.at, [2]float64{at, r.Ended.Sub(r.Started).Seconds()})
+		case !r.OK():
+			bad.at = append(bad.at, [2]float64{at, max(r.Ended.Sub(r.Started).Seconds(), 1e-4)})
+		case r.Warmup:
+			warm.at = append(warm.at, [2]float64{at, y})
+		default:
+			good.at = append(good.at, [2]float64{at, y})
+		}
+	}
+	begin := 0.0
+	for _, at := range warm.at { // as far as it does not press the level together
+		if at[0] < begin && at[0] > -end/5 {
+			begin = at[0]
+		}
+	}
+	warm.at = slices.DeleteFunc(warm.at, func(at [2]float64) bool { return at[0] < begin })
+	var every int
+	good.at, every = thin(good.at, maxDots)
+	bad.at, _ = thin(bad.at, maxFailures)
+	given.at, _ = thin(given.at, maxFailures)
+	if len(good.at) < 300 {
+		good.class += " big"
+	}
+	p := panel{height: stripHeight, dots: []dots{warm, good, given, bad}}
+	p.y = latencyAxis(heights(p.dots))
+	c.x = timeAxis(begin, max(fmax(end, 0), begin+1e-3))
+	c.x.name = "time since the first request of the level"
+	c.panels = []panel{p}
+	c.note = "A failed request is drawn as high as it took to fail."
+	if len(bad.at) == 0 {
+		c.note = ""
+	}
+	if every > 1 {
+		c.note += fmt.Sprintf(" Of every %d requests the fastest and the slowest are drawn.", every)
+	}
+	if sent := l.sent(); finite(sent) && l.Cut == "" {
+		c.marks = []mark{{name: "last one sent", class: "sent", x: sent}}
+	}
+	if l.Cut != "" {
+		c.marks = []mark{{name: "cut: " + clean(l.Cut), class: "cut", x: fmax(end, 0)}}
+	}
+	c.tellRequests(l, end)
+	return c
+}
+
+func heights(all []dots) []float64 {
+	var ys []float64
+	for _, d := range all {
+		for _, at := range d.at {
+			ys = append(ys, at[1])
+		}
+	}
+	return ys
+}
+
+// thin keeps at most limit points: of every so many the lowest and the highest, so that what stands out remains.
+func thin(all [][2]float64, limit int) (kept [][2]float64, every int) {
+	if len(all) <= limit {
+		return all, 1
+	}
+	every = 2 * int(math.Ceil(float64(len(all))/float64(limit)))
+	for group := range slices.Chunk(all, every) {
+		low, high := group[0], group[0]
+		for _, at := range group {
+			if at[1] < low[1] {
+				low = at
+			}
+			if at[1] > high[1] || math.IsNaN(high[1]) {
+				high = at
+			}
+		}
+		kept = append(kept, low, high)
+	}
+	return kept, every
+}
+
+// tellRequests gives the strip its tooltips and its table: a row for each tenth of the level.
+func (c *chart) tellRequests(l *level, end float64) {
+	c.table.Head = []string{"started", "requests", "failed", "TTFT p50", "TTFT p95", "longest TTFT"}
+	if !finite(end) || end <= 0 {
+		return
+	}
+	const parts = 10
+	type part struct {
+		n, failed int
+		ttft      []float64
+	}
+	var all [parts]part
+	for _, r := range l.requests {
+		at := l.since(r.Started)
+		if r.Warmup || r.Abandoned || at < 0 {
+			continue
+		}
+		p := &all[min(int(parts*at/end), parts-1)]
+		p.n++
+		if !r.OK() {
+			p.failed++
+		}
+		if v := r.Value(sweep.TTFT); finite(v) {
+			p.ttft = append(p.ttft, v)
+		}
+	}
+	for i, p := range all {
+		slices.Sort(p.ttft)
+		from, to := end*float64(i)/parts, end*float64(i+1)/parts
+		r := row{Name: fmt.Sprintf("%.1f – %.1f s", from, to), Cells: []cell{
+			{Value: thousands(p.n)},
+			{Value: thousands(p.failed)},
+			{Value: exactSeconds(rank(p.ttft, 0.5))},
+			{Value: exactSeconds(rank(p.ttft, 0.95))},
+			{Value: exactSeconds(rank(p.ttft, 1))},
+		}}
+		c.table.Rows = append(c.table.Rows, r)
+		c.hits = append(c.hits, hit{x: (from + to) / 2, from: from, to: to, text: r.tooltip(c.table.Head)})
+	}
+}
+
+// rank is the nearest rank of sorted values, NaN of none.
+func rank(sorted []float64, quantile float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	return sorted[max(int(math.Ceil(quantile*float64(len(sorted))))-1, 0)]
+}

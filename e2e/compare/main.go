@@ -58,7 +58,7 @@ func run(ctx context.Context, arguments []string) error {
 	loads := flags.String("loads", "", `comma-separated loads to run, as the tables name them: "c=16,8/s" (default all)`)
 	flags.StringVar(&o.dir, "dir", "", "directory for what the clients write; a run that is there already is not repeated (default a new one)")
 	flags.IntVar(&o.rounds, "rounds", 3, "runs of each client at each load, in rotating order; their medians are reported")
-	flags.StringVar(&o.url, "url", "", "of a vLLM that runs already, model tiny (default: one is started)")
+	flags.StringVar(&o.url, "url", "", "of a vLLM that runs already and has the tokenizer of the tiny model (default: one is started)")
 	flags.BoolVar(&o.quick, "quick", false, "a few requests only, to see whether everything works")
 	flags.StringVar(&o.root, "root", "..", "directory of the llm_prober module")
 	if err := flags.Parse(arguments[1:]); err != nil {

@@ -41,6 +41,10 @@ func compareVLLM(ctx context.Context, o options) (string, error) {
 		return "", err
 	}
 	defer server.stop()
+	model, err := server.model(ctx)
+	if err != nil {
+		return "", err
+	}
 	template, err := server.templateTokens(ctx)
 	if err != nil {
 		return "", err
@@ -51,7 +55,7 @@ func compareVLLM(ctx context.Context, o options) (string, error) {
 		if !o.wants(l) {
 			continue
 		}
-		l.URL, l.Model, l.Tokenizer, l.Template = server.url, "tiny", o.vllm+"/tiny", template
+		l.URL, l.Model, l.Tokenizer, l.Template = server.url, model, o.vllm+"/tiny", template
 		for round := range o.rounds {
 			for i, c := range o.rotated(round) {
 				l.Seed = 1 + round*len(o.clients) + i // no prompt comes twice

@@ -122,6 +122,22 @@ func (v *vllm) do(ctx context.Context, method, path string, body io.Reader) ([]b
 	return answer, nil
 }
 
+// model is the first that the server lists.
+func (v *vllm) model(ctx context.Context) (string, error) {
+	answer, err := v.get(ctx, "/v1/models")
+	if err != nil {
+		return "", err
+	}
+	var models struct{ Data []struct{ ID string } }
+	if err := json.Unmarshal(answer, &models); err != nil {
+		return "", fmt.Errorf("/v1/models: %w", err)
+	}
+	if len(models.Data) == 0 {
+		return "", errors.New("/v1/models: none")
+	}
+	return models.Data[0].ID, nil
+}
+
 // templateTokens is how many tokens the chat template adds to a message.
 func (v *vllm) templateTokens(ctx context.Context) (int, error) {
 	count := func(body string) (int, error) {

@@ -65,7 +65,7 @@ func (v *view) steadyRate() Estimate {
 		if r.Reason == "" {
 			r.eachToken(func(at time.Time, n float64) {
 				if since := at.Sub(from); since >= 0 && since < length {
-					tokens[int(int64(since)*int64(count)/int64(length))] += n
+					tokens[min(count-1, int(float64(count)*float64(since)/float64(length)))] += n
 				}
 			})
 		}

@@ -302,11 +302,11 @@ func TestCoverage(t *testing.T) {
 		{"p50 of independent", func(r *rand.Rand) []float64 { return independent(500, r) }, 1, at(0.5), 1, 0.95, 0.99},
 		{"p95 of independent", func(r *rand.Rand) []float64 { return independent(500, r) }, 1, at(0.95), math.Exp(z95 / 2), 0.95, 0.99},
 		{"mean of independent", func(r *rand.Rand) []float64 { return independent(500, r) }, 1, sample.mean, math.Exp(0.125), 0.92, 0.98},
-		{"p50 of shared", func(r *rand.Rand) []float64 { return shared(2048, 64, r) }, 64, at(0.5), 1, 0.92, 0.98},
-		{"p95 of shared", func(r *rand.Rand) []float64 { return shared(2048, 64, r) }, 64, at(0.95), math.Exp(z95 / 2), 0.92, 0.98},
-		{"mean of shared", func(r *rand.Rand) []float64 { return shared(2048, 64, r) }, 64, sample.mean, math.Exp(0.125), 0.92, 0.98},
-		{"p95 of shared, 8 blocks", func(r *rand.Rand) []float64 { return shared(2048, 256, r) }, 256, at(0.95), math.Exp(z95 / 2), 0.90, 0.99},
-		{"p95 of waning", func(r *rand.Rand) []float64 { return waning(2048, 32, r) }, 64, at(0.95), math.Exp(z95 / 2), 0.92, 0.98},
+		{"p50 of shared", func(r *rand.Rand) []float64 { return shared(1024, 32, r) }, 32, at(0.5), 1, 0.92, 0.98},
+		{"p95 of shared", func(r *rand.Rand) []float64 { return shared(1024, 32, r) }, 32, at(0.95), math.Exp(z95 / 2), 0.92, 0.98},
+		{"mean of shared", func(r *rand.Rand) []float64 { return shared(1024, 32, r) }, 32, sample.mean, math.Exp(0.125), 0.92, 0.98},
+		{"p95 of shared, 8 blocks", func(r *rand.Rand) []float64 { return shared(1024, 128, r) }, 128, at(0.95), math.Exp(z95 / 2), 0.90, 0.99},
+		{"p95 of waning", func(r *rand.Rand) []float64 { return waning(1024, 16, r) }, 32, at(0.95), math.Exp(z95 / 2), 0.92, 0.98},
 	} {
 		got := coverage(c.truth, func(random *rand.Rand) Estimate {
 			return c.estimate(inBlocks(lognormal(c.values(random)), c.inFlight))

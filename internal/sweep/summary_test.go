@@ -2,6 +2,8 @@ package sweep
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -170,6 +172,66 @@ func TestSummarizeNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever a run holds, it has a summary, a table and a comparison.
+func TestSummarizeAnything(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		run := anything(random)
+		summary := Summarize(run)
+		if err := errors.Join(WriteTable(io.Discard, &summary), WriteCSV(io.Discard, &summary)); err != nil {
+			t.Fatal(err)
+		}
+		comparison := Compare(run, anything(random), run.Plan.SLOs)
+		if err := WriteComparison(io.Discard, &comparison); err != nil {
+			t.Fatal(err)
+		}
+		for i, l := range summary.Levels {
+			if l.Requests-l.Failed < l.TTFT.Count || l.TTFT.P50.Value > l.TTFT.P99.Value || l.TTFT.P95.Low > l.TTFT.P95.High {
+				t.Errorf("seed %d, level %d: %+v", seed, i, l)
+			}
+		}
+		if _, err := json.Marshal(summary); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// anything is a run of requests that have nothing to do with each other, with stamps that are missing or out of order.
+func anything(random *rand.Rand) *Run {
+	run := &Run{Plan: Plan{SLOs: []Objective{second, {ITL, 0.99, time.Millisecond}}}}
+	for range random.IntN(4) {
+		l := Level{Concurrency: random.IntN(20), OutputTokens: 3, Requests: random.IntN(3)}
+		if l.Concurrency == 0 {
+			l.Rate = random.Float64() * 10
+		}
+		run.Plan.Levels, run.Levels = append(run.Plan.Levels, l), append(run.Levels, LevelRun{Start: at(random.Float64()), Missed: random.IntN(2)})
+	}
+	stamp := func() time.Time {
+		if random.IntN(10) == 0 {
+			return time.Time{}
+		}
+		return at(float64(random.IntN(100)))
+	}
+	for range random.IntN(300) {
+		r := Request{
+			Level: random.IntN(5) - 1, Scheduled: stamp(), Started: stamp(), Sent: stamp(), FirstToken: stamp(), LastToken: stamp(), Ended: stamp(),
+			FirstTokens: random.IntN(3), OutputTokens: random.IntN(5), PromptTokens: random.IntN(3) - 1, CachedTokens: random.IntN(3) - 1,
+			Abandoned: random.IntN(5) == 0, Warmup: random.IntN(5) == 0,
+		}
+		if random.IntN(5) == 0 {
+			r.Reason = "timeout"
+		}
+		for range random.IntN(4) {
+			r.Gaps = append(r.Gaps, random.Float64())
+		}
+		run.Requests = append(run.Requests, r)
+	}
+	for range random.IntN(20) {
+		run.Queue = append(run.Queue, QueueSample{At: stamp(), Level: random.IntN(4), Running: math.NaN(), Waiting: 3, GenerationTokens: random.Float64()})
+	}
+	return run
 }
 
 // A run that was interrupted in its first level has no second.

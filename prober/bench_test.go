@@ -45,7 +45,7 @@ func BenchmarkEvent(b *testing.B) {
 			if err != nil || !token {
 				b.Fatalf("token %v, %v", token, err)
 			}
-			late.event(token)
+			late.event(token, false)
 			timer.Reset(time.Hour)
 			if len(res.Gaps) == cap(res.Gaps) {
 				res.Gaps = res.Gaps[:0]

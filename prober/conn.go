@@ -3,6 +3,7 @@ package prober
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,10 @@ type stampedConn struct {
 	arrival arrival
 	tried   time.Time // just before the last read that returned something; it took all there was, unless
 	filled  bool      // it filled its buffer
-	floor   time.Time // what the current batch holds came after this
+	floor   time.Time // what the last read returned came after this
+	start   time.Time // and all of its batch after this
+	inBody  bool      // whoever reads says when it asks for more
+	asked   bool      // and has done so since the last read
 	headers int       // bytes that may still arrive before the headers have ended; negative: they have
 	counts  segmentCounts
 	last    atomic.Pointer[segments] // what had come when the connection was closed
@@ -47,11 +51,13 @@ type received struct {
 	empty time.Time // just before one that found nothing to read; zero: the first try succeeded
 }
 
-// arrival tells when the bytes came that were read last. A batch is one read, or several if all but the last
-// filled their buffers: the kernel may have had all of it when the first was made.
+// arrival tells when the bytes came that were read last. A batch is one read, or several: where all but the last
+// filled their buffers, the kernel may have had all of it when the first was made; and where all were made to return
+// bytes of the body once, nobody saw the first before the last.
 type arrival struct {
 	batch int           // number of the batch, from 1
-	bytes int           // how many it has returned so far
+	read  int           // number of the read, from 1
+	bytes int           // how many were returned since a read took all there was
 	at    time.Time     // when the last byte came
 	delay time.Duration // how long it had been waiting to be read
 	span  time.Duration // the first byte came at most this long before the last
@@ -95,17 +101,20 @@ func (c *stampedConn) note(n int, filled bool, r received) {
 	before := a.at
 	if !c.filled || !r.empty.IsZero() {
 		c.counts.least += c.counts.leastFor(a.bytes)
-		a.batch, a.bytes = a.batch+1, 0
-		c.floor = c.tried
+		a.bytes, c.floor = 0, c.tried
+		if !c.inBody || c.asked {
+			a.batch++
+			c.start = c.tried
+			if !r.empty.IsZero() {
+				c.start = r.empty
+			}
+		}
 	}
-	c.tried, c.filled = r.tried, filled
+	c.tried, c.filled, c.asked = r.tried, filled, false
 	a.bytes += n
+	a.read++
 	a.at, a.delay, a.exact = now, 0, false
-	since := c.floor
-	if !r.empty.IsZero() {
-		since = r.empty
-	}
-	a.span = now.Sub(since)
+	a.span = now.Sub(c.start)
 	if r.stamp.IsZero() {
 		return
 	}
@@ -124,6 +133,18 @@ func (c *stampedConn) note(n int, filled bool, r received) {
 // stampSlack is what a byte may seem to have come before the previous read was tried: the kernel stamps a segment
 // a moment before it can be read, and the two clocks run at slightly different rates.
 const stampSlack = 100 * time.Microsecond
+
+// askingBody reads the body of an answer. net/http reads on until a chunk is complete, or its buffer full, before it
+// returns an event that is complete: this tells the connection which reads were made for one piece.
+type askingBody struct {
+	conn *stampedConn
+	body io.Reader
+}
+
+func (b askingBody) Read(p []byte) (int, error) {
+	b.conn.inBody, b.conn.asked = true, true
+	return b.body.Read(p)
+}
 
 // headersEnded lifts the bound on headers.
 func (c *stampedConn) headersEnded() { c.headers = -1 }

@@ -17,6 +17,9 @@ type lateness struct {
 	stamped bool    // the kernel gives stamps
 
 	batch     int           // of reads, that the last event came with
+	span      time.Duration // that it may have come over
+	torn      bool          // it goes on after that event
+	looked    int           // the last read that the segments were counted at
 	events    int           // events in it so far
 	tokens    int           // token events in it so far
 	gap       time.Duration // between its first token event and the one before
@@ -69,21 +72,17 @@ func newLateness(conn *stampedConn, trails *trails) *lateness {
 	return l
 }
 
-// event notes an event that was just read.
-func (l *lateness) event(token bool) {
+// event notes an event that was just read. more tells that it is not the last thing in its batch.
+func (l *lateness) event(token, more bool) {
 	a := &l.conn.arrival
 	if a.batch != l.batch {
-		l.longest = max(l.longest, l.gap)
-		l.batch, l.events, l.tokens, l.segmented, l.perhaps, l.gap = a.batch, 0, 0, false, false, 0
+		l.nextBatch(a, token)
 	}
-	l.events++
-	if l.events == 2 {
-		extra, long := l.conn.segmented()
-		l.segmented, l.perhaps = l.segmented || extra > 0, l.perhaps || long
+	l.span, l.torn = a.span, more
+	if l.events++; l.events > 1 && a.read != l.looked {
+		l.look()
 	}
-	if l.tokens > 0 && a.span > lateTolerance {
-		l.judge(a, token)
-	}
+	l.judge(token)
 	switch {
 	case token:
 		l.token(a)
@@ -94,9 +93,32 @@ func (l *lateness) event(token bool) {
 	}
 }
 
-// judge looks at an event that shares its batch, and its stamp, with a token event before it. The stamp is that of
+// nextBatch leaves the batch before. Where that held the beginning of the event that has now come, it has another
+// event to be judged by.
+func (l *lateness) nextBatch(a *arrival, token bool) {
+	segmented := false
+	if l.torn && l.tokens > 0 {
+		l.look()
+		l.judge(token)
+		segmented = l.segmented // perhaps it was the new one
+	}
+	l.longest = max(l.longest, l.gap)
+	l.batch, l.events, l.tokens, l.segmented, l.perhaps, l.gap = a.batch, 0, 0, segmented, false, 0
+}
+
+// look counts the segments of the batch.
+func (l *lateness) look() {
+	extra, long := l.conn.segmented()
+	l.segmented, l.perhaps = l.segmented || extra > 0, l.perhaps || long
+	l.looked = l.conn.arrival.read
+}
+
+// judge looks at an event that shares its batch, and its stamp, with token events before it. The stamp is that of
 // the batch's end: it is all token events before the end whose time it may not be.
-func (l *lateness) judge(a *arrival, token bool) {
+func (l *lateness) judge(token bool) {
+	if l.tokens == 0 || l.span <= lateTolerance {
+		return
+	}
 	first, end := l.seen-l.tokens, l.seen
 	switch {
 	case l.segmented && token:
@@ -105,7 +127,7 @@ func (l *lateness) judge(a *arrival, token bool) {
 		// What trails a token comes in a segment of its own, mostly a moment later. The token's stamp is late by
 		// that moment. It may have been more if the reader was, unless the server is known to take no longer and the
 		// gap before is no longer than the others.
-		if l.longest > 0 && a.span > 2*l.longest+trailSlack {
+		if l.longest > 0 && l.span > 2*l.longest+trailSlack {
 			l.late.add(first, end)
 		}
 		if l.gap == 0 || !l.trails.short() || l.gap > l.longest+lateTolerance {

@@ -5,7 +5,10 @@ package prober
 import (
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -63,6 +66,65 @@ func TestNoteJoinsReadsThatFillTheirBuffers(t *testing.T) {
 				t.Errorf("batch %d of %d bytes, want %d of %d", a.batch, a.bytes, c.batch, c.bytes)
 			}
 		})
+	}
+}
+
+// net/http reads on until a chunk is complete before it hands on the events that are: nobody saw them before.
+func TestNoteJoinsReadsForOnePieceOfTheBody(t *testing.T) {
+	start := time.Now()
+	conn := &stampedConn{tried: start}
+	asking := askingBody{conn, iotest.ErrReader(io.EOF)}
+	steps := []struct {
+		asked        bool
+		after        time.Duration // the stamp, since the start
+		batch, bytes int
+		span         time.Duration
+	}{
+		{true, 3 * time.Millisecond, 1, 7, 3 * time.Millisecond},
+		{false, 4 * time.Millisecond, 1, 7, 4 * time.Millisecond}, // since the start of the batch
+		{true, 5 * time.Millisecond, 2, 7, time.Millisecond},
+	}
+	for i, s := range steps {
+		if s.asked {
+			_, _ = asking.Read(nil)
+		}
+		<-time.After(time.Until(start.Add(s.after)))
+		tried := start.Add(s.after)
+		conn.note(7, false, received{tried: tried, stamp: tried.Round(0)})
+		a := conn.arrival
+		if a.batch != s.batch || a.bytes != s.bytes || a.read != i+1 || (a.span-s.span).Abs() > 100*time.Microsecond {
+			t.Errorf("read %d: batch %d, %d bytes, span %v; want %d, %d, %v", a.read, a.batch, a.bytes, a.span, s.batch, s.bytes, s.span)
+		}
+	}
+}
+
+// A token that waits together with the beginning of the next has the stamp of that.
+func TestTokenBeforeATornOne(t *testing.T) {
+	keepStamping(t)
+	reading, written := make(gate), make(gate)
+	b, c := expand("{C:b}"), expand("{C:c}"+finish)
+	g := newRig(t, nil, at("http", serveTCP(t, llm(func(conn net.Conn, _ sentRequest) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"+expand("{ROLE}{C:a}"))
+		reading.pass()
+		_, _ = io.WriteString(conn, b)
+		<-time.After(5 * time.Millisecond)
+		_, _ = io.WriteString(conn, c[:9])
+		<-time.After(5 * time.Millisecond)
+		written.open()
+		<-time.After(20 * time.Millisecond)
+		_, _ = io.WriteString(conn, c[9:])
+		_, _ = io.Copy(io.Discard, conn)
+	}))))
+	var once sync.Once
+	g.rec.onToken = func() {
+		once.Do(func() {
+			reading.open()
+			written.pass()
+		})
+	}
+	res := g.once(t)
+	if !res.OK() || !res.Suspect.Has(SuspectReaderLate) || !slices.Contains(res.LateTokens, 1) {
+		t.Errorf("%s, late tokens %v, want the second", outcome(res), res.LateTokens)
 	}
 }
 

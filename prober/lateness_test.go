@@ -17,6 +17,8 @@ type reading struct {
 	waiting  int    // segments that came before it was looked at, and are still to be read
 	events   string // t: a token event, u: one without tokens, as usage
 	ours     bool   // the stamp is not the kernel's
+	same     bool   // it belongs to the batch of the read before
+	torn     bool   // it ends with the beginning of the next event
 }
 
 // judged plays readings to a new judgement, of a server that trails its tokens as it has been seen to.
@@ -35,15 +37,19 @@ func judged(seen []time.Duration, readings []reading) *lateness {
 	l.stamped = true
 	start := time.Now()
 	for _, r := range readings {
-		conn.counts.least += conn.counts.leastFor(conn.arrival.bytes)
+		batch, bytes := conn.arrival.batch, conn.arrival.bytes
+		if !r.same {
+			conn.counts.least += conn.counts.leastFor(bytes)
+			batch, bytes = batch+1, 0
+		}
 		conn.arrival = arrival{
-			batch: conn.arrival.batch + 1, bytes: size, at: start.Add(time.Duration(r.at) * time.Millisecond), exact: !r.ours,
+			batch: batch, read: conn.arrival.read + 1, bytes: bytes + size, at: start.Add(time.Duration(r.at) * time.Millisecond), exact: !r.ours,
 			span: time.Duration(r.span) * time.Millisecond, delay: time.Duration(r.delay) * time.Millisecond,
 		}
 		came += r.segments
 		look(r.waiting)
-		for _, event := range r.events {
-			l.event(event == 't')
+		for i, event := range r.events {
+			l.event(event == 't', r.torn || i < len(r.events)-1)
 		}
 	}
 	return l
@@ -78,6 +84,31 @@ func TestBlame(t *testing.T) {
 			tick, {at: 20, span: 10, segments: 1, waiting: 2, events: "tt"}, at(40, two), at(50, tick),
 		}, true, []int{1, 3}},
 
+		{
+			"a token that came while a long write before it was read",
+			[]reading{tick, {at: 20, span: 10, segments: 1, events: "tt"}, {at: 30, span: 20, segments: 1, events: "tt", same: true}, at(40, tick)},
+			true,
+			[]int{1, 2, 3},
+		},
+		{"a long write alone", []reading{tick, {at: 20, span: 10, segments: 1, events: "tt"}, {at: 20, span: 10, events: "tt", same: true}}, false, nil},
+		{
+			"a token with the beginning of the next, in a segment of its own, behind it",
+			[]reading{tick, {at: 30, span: 20, segments: 2, events: "t", torn: true}, {at: 31, span: 1, segments: 1, events: "t"}, at(41, tick)},
+			true,
+			[]int{1},
+		},
+		{
+			"a token and the beginning of the next in one segment",
+			[]reading{tick, {at: 20, span: 10, segments: 1, events: "t", torn: true}, {at: 21, span: 1, segments: 1, events: "t"}, at(31, tick)},
+			false,
+			nil,
+		},
+		{
+			"two tokens that share a read after it: perhaps it is their segment",
+			[]reading{tick, {at: 20, span: 10, segments: 1, events: "t", torn: true}, {at: 40, span: 20, segments: 2, events: "tt"}, at(50, tick)},
+			true,
+			[]int{1, 2},
+		},
 		{"usage at once after the last token", []reading{tick, at(20, tick), {at: 30, span: 10, segments: 2, events: "tu"}}, false, nil},
 		{
 			"usage after the last token, the gap is longer than all others, the reader in time",

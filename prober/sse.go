@@ -101,6 +101,15 @@ func (s *sseReader) event() sseEvent {
 	return e
 }
 
+// unfinished reports whether something follows the event that was returned last in what was read.
+func (s *sseReader) unfinished() bool {
+	rest := s.buf[s.line:s.end]
+	if s.skipLF {
+		rest = bytes.TrimPrefix(rest, []byte{'\n'})
+	}
+	return len(rest) > 0
+}
+
 // nextLine returns the next complete line without its end.
 func (s *sseReader) nextLine() (line []byte, ok bool) {
 	if s.skipLF && s.line < s.end {

@@ -234,3 +234,28 @@ func referenceEvents(stream string) (events []string) {
 	}
 	return events
 }
+
+// What follows an event in what was read is the rest of it: further events, or the beginning of one.
+func TestUnfinished(t *testing.T) {
+	for text, want := range map[string]string{
+		"data: a\n\n":                "a false",
+		"data: a\r\n\r\n":            "a false",
+		"data: a\r\r":                "a false",
+		"data: a\n\ndata: b\n\n":     "a true, b false",
+		"data: a\r\n\r\nd":           "a true",
+		"data: a\n\n: a comment\n\n": "a true",
+	} {
+		s := newSSEReader(strings.NewReader(text))
+		var got []string
+		for {
+			e, err := s.next()
+			if err != nil {
+				break
+			}
+			got = append(got, fmt.Sprintf("%s %v", e.data, s.unfinished()))
+		}
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -47,8 +47,9 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 	if resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
 		res.CertExpiry = resp.TLS.PeerCertificates[0].NotAfter
 	}
+	conn := x.slot.conn.Load()
 	s := &streaming{
-		res: res, obs: obs, conn: x.slot.conn.Load(), sse: newSSEReader(resp.Body), answer: newAnswer(res, x.secrets.scrub),
+		res: res, obs: obs, conn: conn, sse: newSSEReader(askingBody{conn, resp.Body}), answer: newAnswer(res, x.secrets.scrub),
 		trails: &c.trails, stall: stall, stop: cancel, secrets: &x.secrets,
 	}
 	if resp.StatusCode != http.StatusOK {
@@ -98,7 +99,7 @@ func (s *streaming) read(ctx context.Context) error {
 		if token, err = s.answer.take(e); err != nil {
 			break
 		}
-		late.event(token)
+		late.event(token, s.sse.unfinished())
 		if token {
 			timer.Reset(s.stall)
 			s.answer.arrived(s.conn.arrival.at)

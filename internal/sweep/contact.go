@@ -16,8 +16,8 @@ const (
 
 // contact finds out that the server is gone.
 type contact struct {
-	busy func() bool // a request is being answered
-	lost func()      // called once
+	busy func() bool                          // a request is being answered
+	lost func(failures int, in time.Duration) // called once
 
 	mu       sync.Mutex
 	failures int       // in a row
@@ -39,18 +39,10 @@ func (c *contact) note(res *prober.Result) {
 	if c.failures++; c.failures == 1 {
 		c.since = res.Ended
 	}
-	if !c.isLost && c.failures >= lostFailures && res.Ended.Sub(c.since) >= lostAfter && !c.busy() {
+	if in := res.Ended.Sub(c.since); !c.isLost && c.failures >= lostFailures && in >= lostAfter && !c.busy() {
 		c.isLost = true
-		c.lost()
+		c.lost(c.failures, in)
 	}
-}
-
-// gone notes that the server is lost beyond doubt.
-func (c *contact) gone() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.isLost = true
-	c.lost()
 }
 
 func (c *contact) err() error {

@@ -26,14 +26,17 @@ type level struct {
 func (l *level) run(ctx context.Context) (went LevelRun) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l.contact = contact{busy: l.answering, lost: func() { cancel(errLost) }}
+	l.contact = contact{busy: l.answering, lost: func(failures int, in time.Duration) {
+		l.keep.noted(fmt.Sprintf("the server is lost: %d requests in a row got no connection, over %s; no further level is run", failures, in.Round(time.Second)))
+		cancel(errLost)
+	}}
 
 	l.enter(Preparing)
 	if err := l.prober.Prepare(ctx, l.Shape()); err != nil {
 		now := l.clock.at(time.Now())
 		went.Start, went.End, went.Cut = now, now, cutBy(ctx)
 		if went.Cut == "" && unreachable(err) {
-			l.contact.gone()
+			l.contact.isLost = true
 			went.Cut = errLost.Error()
 		}
 		if went.Cut == "" {

@@ -10,10 +10,7 @@ import (
 )
 
 // curves makes the charts of families of levels.
-type curves struct {
-	objectives []sweep.Objective
-	operating  []sweep.Operating
-}
+type curves struct{ objectives []sweep.Objective }
 
 // charts lists the charts of a family: each figure against what varies, and for a load, latency against throughput.
 func (d *curves) charts(f *family) []*chart {
@@ -81,7 +78,7 @@ func (d *curves) tradeoffs(f *family) []*chart {
 
 // against is the chart of figures against what varies: a line for each figure or, of several curves, for each curve.
 func (d *curves) against(f *family, kind, title string, figures []figure, y func([]float64) axis) *chart {
-	c := &chart{name: f.kind + "-" + kind, title: title, x: levelAxis(f.axis, f.values()), spread: true, marks: d.marks(f)}
+	c := &chart{name: f.kind + "-" + kind, title: title, x: levelAxis(f.axis, f.values()), spread: true, marks: f.marks()}
 	p := panel{height: panelHeight, bounds: d.bounds(figures)}
 	for _, of := range drawn(f, figures) {
 		for _, cu := range f.curves {
@@ -91,7 +88,7 @@ func (d *curves) against(f *family, kind, title string, figures []figure, y func
 			}
 			for _, level := range cu.levels {
 				q := newPoint(f.value(level.Level), of.of(level), level)
-				q.ring = len(f.curves) > 1 && d.operates(level.Index, cu)
+				q.ring = len(f.curves) > 1 && cu.best(level.Index)
 				l.points = append(l.points, q)
 			}
 			p.lines = append(p.lines, l)
@@ -154,40 +151,15 @@ func (d *curves) bounds(figures []figure) []bound {
 	return all
 }
 
-// operates reports whether a level is the operating point of its curve.
-func (d *curves) operates(level int, c curve) bool {
-	o := d.of(c)
-	return o != nil && isBest(o, level)
-}
-
-// isBest reports whether a level is the operating point of a curve: of a single level that says nothing.
-func isBest(o *sweep.Operating, level int) bool {
-	return o.Best == level && len(o.Objectives) > 0 && len(o.Levels) > 1
-}
-
-// of is what is known of the operating point of a curve; nil if nothing is.
-func (d *curves) of(c curve) *sweep.Operating {
-	for i := range d.operating {
-		o := &d.operating[i]
-		if len(o.Levels) > 0 && slices.ContainsFunc(c.levels, func(l *sweep.LevelSummary) bool { return l.Index == o.Levels[0] }) {
-			return o
-		}
-	}
-	return nil
-}
-
-// marks are the operating point and the knee of a family's only load curve.
-func (d *curves) marks(f *family) []mark {
-	if len(f.curves) != 1 || f.kind != "load" && f.kind != "rate" {
+// marks are the operating point and the knee of a family's only curve.
+func (f *family) marks() []mark {
+	if len(f.curves) != 1 {
 		return nil
 	}
-	o := d.of(f.curves[0])
-	if o == nil {
-		return nil
-	}
+	c := &f.curves[0]
 	var all []mark
-	for _, l := range f.curves[0].levels {
-		x, best, knee := f.value(l.Level), isBest(o, l.Index), l.Index == o.Knee
+	for _, l := range c.levels {
+		x, best, knee := f.value(l.Level), c.best(l.Index), c.knee(l.Index)
 		switch {
 		case best && knee:
 			all = append(all, mark{"operating point, knee", "operating", x, true})
@@ -226,8 +198,8 @@ func (d *curves) tradeoff(f *family, of latency) *chart {
 				q.interval = false
 				if i == len(figures)-1 {
 					q.label = short(f.value(level.Level))
-					q.ring = d.operates(level.Index, cu)
-					if o := d.of(cu); o != nil && o.Knee == level.Index {
+					q.ring = cu.best(level.Index)
+					if cu.knee(level.Index) {
 						q.label += " knee"
 					}
 				}

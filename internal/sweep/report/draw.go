@@ -237,8 +237,7 @@ func (d *drawing) panel(p *panel, top float64) {
 	for _, b := range p.bounds {
 		d.bound(p, b, top)
 	}
-	d.points(p, top)
-	d.ends(p, top)
+	d.points(p, top, d.ends(p, top))
 }
 
 // curve draws a line, broken where it has no value, and the area below it.
@@ -384,8 +383,7 @@ func (a box) touches(b box) bool {
 }
 
 // points writes the labels of points, each on the side where it touches nothing.
-func (d *drawing) points(p *panel, top float64) {
-	var taken []box
+func (d *drawing) points(p *panel, top float64, taken []box) {
 	for _, l := range p.lines {
 		for _, q := range l.points {
 			if d.x.shows(q.x) && p.y.shows(q.y) {
@@ -422,8 +420,8 @@ func (d *drawing) place(x, y float64, label string, room box, taken []box) (box,
 	return box{}, false
 }
 
-// ends writes the name of each line beside its last point, one above the other.
-func (d *drawing) ends(p *panel, top float64) {
+// ends writes the name of each line beside its last point, one above the other, and returns where they are.
+func (d *drawing) ends(p *panel, top float64) []box {
 	type end struct {
 		name, class string
 		x, y        float64
@@ -447,7 +445,12 @@ func (d *drawing) ends(p *panel, top float64) {
 		all[i].y = min(all[i].y, lowest)
 		lowest = all[i].y - apart
 	}
+	var taken []box
 	for _, e := range all {
-		d.text(min(e.x, chartWidth-width(e.name, smallText)-3), e.y, "end fill-"+e.class, "start", e.name)
+		w := width(e.name, smallText)
+		x := min(e.x, chartWidth-w-3)
+		d.text(x, e.y, "end fill-"+e.class, "start", e.name)
+		taken = append(taken, box{x, e.y - 11, x + w, e.y + 2})
 	}
+	return taken
 }

@@ -66,6 +66,8 @@ type curve struct {
 	class  string // its colour, where there are others
 	key    string
 	levels []*sweep.LevelSummary
+
+	operating *sweep.Operating // nil if it is not known
 }
 
 // family is the curves that share the axes of a chart.
@@ -80,11 +82,11 @@ func (f *family) first() sweep.Level { return f.curves[0].levels[0].Level }
 
 // families finds the curves of a run. A curve across a grid, whose levels all lie on several load curves already, is
 // the grid's business and no family of its own.
-func families(levels []sweep.LevelSummary) []family {
+func families(summary *sweep.Summary) []family {
 	var all []family
 	inGrid := map[int]bool{}
 	for _, r := range respects() {
-		for _, f := range r.families(levels) {
+		for _, f := range r.families(summary.Levels) {
 			load := r.kind == "load" || r.kind == "rate"
 			if !load {
 				f.curves = slices.DeleteFunc(f.curves, func(c curve) bool {
@@ -102,10 +104,36 @@ func families(levels []sweep.LevelSummary) []family {
 				}
 			}
 			f.nameCurves()
+			for i := range f.curves {
+				if load {
+					f.curves[i].operating = operatingOf(f.curves[i], summary.Operating)
+				}
+			}
 			all = append(all, f)
 		}
 	}
 	return all
+}
+
+// operatingOf is what is known of the operating point of a load curve; nil if nothing is.
+func operatingOf(c curve, all []sweep.Operating) *sweep.Operating {
+	for i := range all {
+		if o := &all[i]; len(o.Levels) > 0 && slices.ContainsFunc(c.levels, func(l *sweep.LevelSummary) bool { return l.Index == o.Levels[0] }) {
+			return o
+		}
+	}
+	return nil
+}
+
+// best reports whether a level is the operating point of its curve.
+func (c *curve) best(level int) bool { return c.operating != nil && isBest(c.operating, level) }
+
+// knee reports whether throughput stops rising at a level.
+func (c *curve) knee(level int) bool { return c.operating != nil && c.operating.Knee == level }
+
+// isBest reports whether a level is the operating point of a curve: of a single level that says nothing.
+func isBest(o *sweep.Operating, level int) bool {
+	return o.Best == level && len(o.Objectives) > 0 && len(o.Levels) > 1
 }
 
 // families finds the curves in one respect.

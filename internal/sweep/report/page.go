@@ -71,7 +71,7 @@ type section struct {
 
 // newRunPage puts together the page of a run and all its charts.
 func newRunPage(run *sweep.Run, summary *sweep.Summary) (*runPage, error) {
-	families := families(summary.Levels)
+	families := families(summary)
 	all := levelsOf(run, summary)
 	p := &runPage{Heading: heading(families, summary.Levels), About: about(run)}
 	if model := clean(run.Facts.Model); model != "" {
@@ -94,7 +94,7 @@ func newRunPage(run *sweep.Run, summary *sweep.Summary) (*runPage, error) {
 }
 
 func sections(run *sweep.Run, summary *sweep.Summary, families []family, all []level) []section {
-	d := curves{run.Plan.SLOs, summary.Operating}
+	d := curves{run.Plan.SLOs}
 	var list []section
 	for i := range families {
 		f := &families[i]

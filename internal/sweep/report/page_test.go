@@ -132,7 +132,7 @@ func TestWhichChartsFollowFromWhatVaries(t *testing.T) {
 func TestGridHasALineEachLengthAndHeatTables(t *testing.T) {
 	run := modelRun(gridPlan(4))
 	summary := sweep.Summarize(run)
-	all := families(summary.Levels)
+	all := families(&summary)
 	if len(all) != 1 || all[0].kind != "load" {
 		t.Fatalf("%d families, want one of loads", len(all))
 	}

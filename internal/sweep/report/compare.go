@@ -1,0 +1,278 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// ComparisonFileName is the name of a comparison's report in its directory.
+const ComparisonFileName = "comparison.html"
+
+// comparisonPage is the page of a comparison.
+type comparisonPage struct {
+	frame
+	Heading     string
+	A, B        runName
+	Outcomes    []outcome
+	Warnings    []string
+	Differences []sweep.Difference
+	Tables      []ratioTable
+	Sections    []section
+	Definitions []fact
+}
+
+// runName is what tells one run from the other.
+type runName struct {
+	Name  string
+	About []string
+}
+
+// outcome is what became of a load curve, in one look.
+type outcome struct {
+	Class, Sign, Head, Curve, Text string
+	Numbers                        []headline
+}
+
+// ratioTable is the figures of B over those of A on a curve.
+type ratioTable struct {
+	Curve   string
+	Columns []string
+	Rows    []ratioRow
+	Alone   string // levels that only one of the runs has
+}
+
+type ratioRow struct {
+	Name  string
+	Cells []ratioCell
+}
+
+type ratioCell struct{ Class, Sign, Ratio, Interval, Values string }
+
+// RenderComparison writes the report of a comparison as one HTML file that needs no other.
+func RenderComparison(w io.Writer, a, b *sweep.Run, c sweep.Comparison) error {
+	p, err := newComparisonPage(a, b, &c)
+	if err != nil {
+		return fmt.Errorf("preparing the comparison: %w", err)
+	}
+	return render(w, "comparison.html", p)
+}
+
+// WriteComparison writes the report of a comparison into a directory that exists: comparison.html, and each chart as
+// chart-compare-….svg. Files of these names are replaced.
+func WriteComparison(dir string, a, b *sweep.Run, c sweep.Comparison) error {
+	p, err := newComparisonPage(a, b, &c)
+	if err != nil {
+		return fmt.Errorf("preparing the comparison: %w", err)
+	}
+	return write(dir, ComparisonFileName, "comparison.html", p, p.Sections)
+}
+
+func newComparisonPage(a, b *sweep.Run, c *sweep.Comparison) (*comparisonPage, error) {
+	p := &comparisonPage{Heading: "Comparison of two runs", A: runName{clean(c.A), about(a)}, B: runName{clean(c.B), about(b)}, Definitions: definitions()}
+	if c.A != c.B {
+		p.Heading = clean(c.A) + " against " + clean(c.B)
+	}
+	var err error
+	if p.frame, err = newFrame(p.Heading, a.Facts.Tool); err != nil {
+		return nil, err
+	}
+	for i := range c.Curves {
+		p.Outcomes = append(p.Outcomes, newOutcome(&c.Curves[i], a, b))
+		p.Tables = append(p.Tables, newRatioTable(&c.Curves[i]))
+	}
+	for _, w := range c.Warnings {
+		p.Warnings = append(p.Warnings, spoken(w))
+	}
+	for _, d := range c.Differences {
+		show := clean
+		if d.What == "url" {
+			show = cleanURL
+		}
+		p.Differences = append(p.Differences, sweep.Difference{What: clean(d.What), A: show(d.A), B: show(d.B)})
+	}
+	p.Sections = comparedSections(a, b, c)
+	return p, nil
+}
+
+// newOutcome counts what changed on a curve.
+func newOutcome(c *sweep.CurveComparison, a, b *sweep.Run) outcome {
+	counts := map[sweep.Change]int{}
+	total := 0
+	for _, l := range c.Levels {
+		for _, m := range l.Metrics {
+			counts[m.Change]++
+			total++
+		}
+	}
+	o := outcome{Curve: clean(c.Curve), Text: spoken(c.Text)}
+	better, worse := counts[sweep.Better], counts[sweep.Worse]
+	switch {
+	case better > 0 && worse > 0:
+		o.Class, o.Sign, o.Head = "warn", "▲", "B is better in some figures and worse in others"
+	case better > 0:
+		o.Class, o.Sign, o.Head = "good", "✔", "B is better"
+	case worse > 0:
+		o.Class, o.Sign, o.Head = "bad", "✖", "B is worse"
+	case counts[sweep.NoDifference] > 0:
+		o.Class, o.Sign, o.Head = "plain", "=", "No difference shown"
+	default:
+		o.Class, o.Sign, o.Head = "plain", "?", "Nothing can be compared"
+	}
+	o.Numbers = []headline{
+		{Name: "peak output tok/s", Value: formatRate(float64(c.Peak.A.Value)) + " → " + formatRate(float64(c.Peak.B.Value)), Note: ratioText(c.Peak.Ratio)},
+	}
+	if len(c.OperatingA.Objectives) > 0 && len(c.OperatingA.Levels)+len(c.OperatingB.Levels) > 2 {
+		o.Numbers = append(o.Numbers, headline{
+			Name: "operating point", Value: loadAt(a, c.OperatingA.Best) + " → " + loadAt(b, c.OperatingB.Best),
+			Note: clean(strings.Join(c.OperatingA.Objectives, ", ")),
+		})
+	}
+	if total > 0 {
+		o.Numbers = append(o.Numbers,
+			headline{Name: "better", Value: thousands(better), Note: "of " + formatCount(total, "figure")},
+			headline{Name: "worse", Value: thousands(worse), Bad: worse > 0},
+			headline{Name: "no difference shown", Value: thousands(counts[sweep.NoDifference])})
+	}
+	return o
+}
+
+// loadAt is the load of a level of a run; "none" if there is no such level.
+func loadAt(run *sweep.Run, index int) string {
+	if index < 0 || index >= len(run.Plan.Levels) {
+		return "none"
+	}
+	return run.Plan.Levels[index].Load()
+}
+
+func ratioText(e sweep.Estimate) string {
+	if !finite(float64(e.Value)) {
+		return ""
+	}
+	text := "× " + digits(float64(e.Value), 3)
+	if i := interval(e, formatRate); i != "" {
+		text += " (" + i + ")"
+	}
+	return text
+}
+
+func newRatioTable(c *sweep.CurveComparison) ratioTable {
+	t := ratioTable{Curve: clean(c.Curve)}
+	for i, l := range c.Levels {
+		r := ratioRow{Name: clean(l.Load)}
+		for _, m := range l.Metrics {
+			if i == 0 {
+				t.Columns = append(t.Columns, metricName(m.Metric))
+			}
+			r.Cells = append(r.Cells, newRatioCell(&m))
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	var alone []string
+	for name, loads := range map[string][]string{"A": c.OnlyA, "B": c.OnlyB} {
+		if len(loads) > 0 {
+			alone = append(alone, "Only in "+name+": "+strings.Join(loads, ", ")+".")
+		}
+	}
+	slices.Sort(alone)
+	t.Alone = clean(strings.Join(alone, " "))
+	return t
+}
+
+func newRatioCell(m *sweep.MetricComparison) ratioCell {
+	format := formatSeconds
+	if strings.HasSuffix(m.Metric, "_per_second") {
+		format = formatRate
+	}
+	marks := map[sweep.Change][2]string{
+		sweep.Better: {"good", "✔"}, sweep.Worse: {"bad", "✖"}, sweep.NoDifference: {"plain", "="}, sweep.NotComparable: {"plain", "?"},
+	}
+	mark := marks[m.Change]
+	c := ratioCell{Class: mark[0], Sign: mark[1], Values: format(float64(m.A.Value)) + " → " + format(float64(m.B.Value))}
+	if finite(float64(m.Ratio.Value)) {
+		c.Ratio, c.Interval = digits(float64(m.Ratio.Value), 3)+"×", interval(m.Ratio, formatRate)
+	}
+	return c
+}
+
+// metricName is how a metric is called: "TTFT p95".
+func metricName(metric string) string {
+	if metric == "output_tokens_per_second" {
+		return "output tok/s"
+	}
+	name, quantile, _ := strings.Cut(metric, "_p")
+	return indicatorName(sweep.Indicator(name)) + " p" + clean(quantile)
+}
+
+// comparedSections draws each curve that both runs have: a line of each in every chart.
+func comparedSections(a, b *sweep.Run, c *sweep.Comparison) []section {
+	objectives := objectivesOf(c)
+	ofA, ofB := summarize(a, objectives), summarize(b, objectives)
+	inB := families(&ofB)
+	d := curves{objectives}
+	var list []section
+	for _, fa := range families(&ofA) {
+		for _, curveA := range fa.curves {
+			curveB := curveOf(inB, fa.kind, curveA.key)
+			if curveB == nil {
+				continue
+			}
+			f := family{respect: fa.respect, number: len(list), curves: []curve{curveA, *curveB}}
+			f.curves[0].name, f.curves[0].class = "A", "c1"
+			f.curves[1].name, f.curves[1].class = "B", "c2"
+			s := section{ID: fmt.Sprint("curve-", len(list)+1), Title: f.title + ", " + f.fixed(), Text: f.explain(), Charts: d.charts(&f)}
+			s.Nav = s.Title
+			for _, chart := range s.Charts {
+				chart.name = "compare-" + chart.name
+			}
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// objectivesOf are the objectives that a comparison was made for.
+func objectivesOf(c *sweep.Comparison) []sweep.Objective {
+	for i := range c.Curves {
+		if objectives, err := sweep.ParseObjectives(c.Curves[i].OperatingA.Objectives); err == nil {
+			return objectives
+		}
+	}
+	return nil
+}
+
+func summarize(run *sweep.Run, objectives []sweep.Objective) sweep.Summary {
+	again := *run
+	again.Plan.SLOs = objectives
+	return sweep.Summarize(&again)
+}
+
+// curveOf is the curve of a kind and key; nil if there is none.
+func curveOf(all []family, kind, key string) *curve {
+	for i := range all {
+		if all[i].kind != kind {
+			continue
+		}
+		for j := range all[i].curves {
+			if all[i].curves[j].key == key {
+				return &all[i].curves[j]
+			}
+		}
+	}
+	return nil
+}
+
+// fixed says what is the same along the family's curves.
+func (f *family) fixed() string {
+	l := f.first()
+	switch f.kind {
+	case "prompt":
+		return fmt.Sprintf("%s and %d output tokens", l.Load(), l.OutputTokens)
+	case "output":
+		return fmt.Sprintf("%s and %d prompt tokens", l.Load(), l.PromptTokens)
+	}
+	return l.Shape() + " tokens"
+}

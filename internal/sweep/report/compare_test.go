@@ -1,0 +1,112 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// slower is the same run on a server whose every token takes that much longer.
+func slower(plan sweep.Plan, by float64) *sweep.Run {
+	run := modelRun(plan)
+	run.Facts.Server = map[string]string{"block_size": "16", "prefix_caching": "on"}
+	for i := range run.Requests {
+		r := &run.Requests[i]
+		r.FirstToken = r.Sent.Add(time.Duration(by * float64(r.FirstToken.Sub(r.Sent))))
+		last := r.FirstToken
+		for j := range r.Gaps {
+			r.Gaps[j] *= by
+			last = last.Add(time.Duration(r.Gaps[j] * float64(time.Second)))
+		}
+		r.LastToken = last
+		r.Ended = last
+	}
+	return run
+}
+
+func compared(t *testing.T, a, b *sweep.Run) string {
+	t.Helper()
+	var page bytes.Buffer
+	if err := RenderComparison(&page, a, b, sweep.Compare(a, b, a.Plan.SLOs)); err != nil {
+		t.Fatal(err)
+	}
+	return page.String()
+}
+
+func TestComparisonSaysWhichIsBetter(t *testing.T) {
+	plan := concurrencyPlan(60, 4, 8)
+	tests := []struct {
+		name string
+		a, b *sweep.Run
+		want string
+	}{
+		{"a slower B", modelRun(plan), slower(plan, 1.5), "B is worse"},
+		{"a faster B", slower(plan, 1.5), modelRun(plan), "B is better"},
+		{"the same twice", modelRun(plan), modelRun(plan), "No difference shown"},
+		{"nothing in common", modelRun(plan), modelRun(ratePlan(4, 2)), "there is nothing to compare"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			page := compared(t, test.a, test.b)
+			doc := parse(t, page)
+			if !strings.Contains(doc.text, test.want) {
+				t.Errorf("does not say %q", test.want)
+			}
+			if strings.Contains(page, "NaN") || strings.Contains(page, "secret") {
+				t.Error("tells NaN or a secret")
+			}
+			for _, link := range doc.links {
+				if !strings.Contains(page, `id="`+strings.TrimPrefix(link, "#")+`"`) {
+					t.Errorf("%q leads nowhere", link)
+				}
+			}
+		})
+	}
+}
+
+func TestComparisonDrawsALineOfEachRun(t *testing.T) {
+	plan := concurrencyPlan(20, 1, 4)
+	a, b := modelRun(plan), slower(plan, 2)
+	c := sweep.Compare(a, b, nil)
+	sections := comparedSections(a, b, &c)
+	if len(sections) != 1 {
+		t.Fatalf("%d sections, want 1", len(sections))
+	}
+	var got []string
+	for _, ch := range sections[0].Charts {
+		names := ch.title + ":"
+		for _, l := range ch.panels[0].lines {
+			names += " " + l.name + "=" + l.class
+		}
+		got = append(got, names)
+	}
+	want := []string{
+		"Output tokens per second: A=c1 B=c2", "Time to first token, p50: A=c1 B=c2", "Time to first token, p95: A=c1 B=c2",
+		"Inter-token latency, p50: A=c1 B=c2", "Inter-token latency, p95: A=c1 B=c2", "TTFT against throughput, p95: A=c1 B=c2",
+		"ITL against throughput, p95: A=c1 B=c2", "Request duration, p50: A=c1 B=c2", "Request duration, p95: A=c1 B=c2",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	ttft := sections[0].Charts[1].panels[0].lines
+	if ratio := ttft[1].points[0].y / ttft[0].points[0].y; !near(ratio, 2) {
+		t.Errorf("TTFT of B is %g times that of A, want 2", ratio)
+	}
+}
+
+func TestRatioCell(t *testing.T) {
+	m := sweep.MetricComparison{
+		Metric: "ttft_p95", Change: sweep.Better,
+		A: sweep.Estimate{Value: 1.2}, B: sweep.Estimate{Value: 0.9}, Ratio: sweep.Estimate{Value: 0.75, Low: 0.7, High: nan()},
+	}
+	got := newRatioCell(&m)
+	want := ratioCell{"good", "✔", "0.750×", "≥ 0.700", "1.20" + nbsp + "s → 900" + nbsp + "ms"}
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

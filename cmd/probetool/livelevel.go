@@ -51,7 +51,11 @@ func (r *recent) p50() string {
 		return "-"
 	}
 	sorted := slices.Sorted(slices.Values(r.values))
-	return millis(time.Duration(sorted[(len(sorted)-1)/2] * float64(time.Second)))
+	middle := sorted[(len(sorted)-1)/2]
+	if middle >= 1 {
+		return fmt.Sprintf("%.3g s", middle)
+	}
+	return millis(time.Duration(middle * float64(time.Second)))
 }
 
 func (l *liveLevel) note(r *sweep.Request) {
@@ -82,6 +86,14 @@ func (l *liveLevel) title() string {
 	return fmt.Sprintf("level %d%s, %s", l.index+1, of, l.Level)
 }
 
+// short names it in a line that must fit a terminal.
+func (l *liveLevel) short() string {
+	if l.of > 0 {
+		return fmt.Sprintf("%d/%d %s", l.index+1, l.of, l.Load())
+	}
+	return fmt.Sprintf("%d %s", l.index+1, l.Load())
+}
+
 // limits tells when the level will end.
 func (l *liveLevel) limits() string {
 	var limits []string
@@ -100,7 +112,7 @@ func (l *liveLevel) state(now time.Time) (part float64, text string) {
 		return 0, string(l.phase)
 	}
 	if l.phase == sweep.Settling {
-		return 1, fmt.Sprintf("settling, %.0f running, %.0f waiting", l.running, l.waiting)
+		return 1, fmt.Sprintf("queue drains (%.0f running, %.0f waiting)", l.running, l.waiting)
 	}
 	elapsed := now.Sub(l.start)
 	left := time.Duration(math.MaxInt64)
@@ -113,7 +125,7 @@ func (l *liveLevel) state(now time.Time) (part float64, text string) {
 		left = min(left, time.Duration(float64(elapsed)*float64(l.Requests-l.ended)/float64(l.ended)))
 	}
 	if l.phase == sweep.Answering || left <= 0 {
-		return 1, "waiting for the last answers"
+		return 1, "last answers"
 	}
 	if left == math.MaxInt64 {
 		return 0, "begun"
@@ -123,7 +135,7 @@ func (l *liveLevel) state(now time.Time) (part float64, text string) {
 
 // latency tells what the last requests were like.
 func (l *liveLevel) latency() string {
-	text := fmt.Sprintf("TTFT p50 %s, ITL p50 %s", l.ttft.p50(), l.gaps.p50())
+	text := fmt.Sprintf("p50 TTFT %s, ITL %s", l.ttft.p50(), l.gaps.p50())
 	if l.failed > 0 {
 		text += fmt.Sprintf(", %d failed", l.failed)
 	}

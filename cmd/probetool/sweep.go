@@ -42,13 +42,13 @@ func experiments() []experiment {
 			name: "concurrency", help: "Keep so many requests in flight: throughput and latency against concurrency.",
 			levels: "1,2,4,8,16,32,64,128,256", levelsHelp: "Requests in flight, one level each.",
 			closed: true, warmup: 5, duration: 2 * time.Minute,
-			demo: demoValues{levels: "1,2,4,8,16,32", duration: 6 * time.Second, output: 16},
+			demo: demoValues{levels: "1,2,4,8,16,32", duration: 9 * time.Second, output: 16},
 		},
 		{
 			name: "rate", help: "Send so many requests a second, whatever becomes of those before: when does a queue grow, and how long does it take to drain?",
 			levels: "2,4,8,12", levelsHelp: "Requests a second, one level each.",
 			warmup: 16, duration: 2 * time.Minute,
-			demo: demoValues{levels: "4,8,16", duration: 12 * time.Second, output: 64},
+			demo: demoValues{levels: "8,16,24", duration: 10 * time.Second, output: 64},
 		},
 		{
 			name: "prompt-length", help: "The same load with longer and longer prompts.",
@@ -65,7 +65,7 @@ func experiments() []experiment {
 		{
 			name: "grid", help: "Every concurrency with every length of prompt and answer: --concurrency, --prompt-tokens and --output-tokens are lists.",
 			closed: true, warmup: 5, duration: time.Minute,
-			demo: demoValues{duration: 5 * time.Second, output: 16},
+			demo: demoValues{requests: 80, output: 16},
 		},
 	}
 }

@@ -255,11 +255,16 @@ func findNotFull(v *view, l *LevelSummary, _ *Run) string {
 
 // thirds compares the first third of a level, without the first wave of a closed loop, with the last: it tells the
 // figures of the first latency whose medians differ beyond their intervals, the first third being the slower one if
-// early is set, else the last.
+// early is set, else the last. Of a closed loop of several it looks at the duration alone: they start all at once, and
+// as they spread, over many waves, time moves from TTFT to ITL or back, while the duration stays that of the load.
 func (v *view) thirds(early bool) string {
+	latencies := []Indicator{TTFT, TPOT}
+	if v.level.Concurrency > 1 {
+		latencies = []Indicator{Duration}
+	}
 	requests := v.ok[min(v.level.Concurrency, len(v.ok)):]
 	n := len(requests) / 3
-	for _, indicator := range []Indicator{TTFT, TPOT} {
+	for _, indicator := range latencies {
 		before := v.measure(requests[:n], indicator).percentile(0.5)
 		after := v.measure(requests[len(requests)-n:], indicator).percentile(0.5)
 		slow, fast := after, before
@@ -306,8 +311,8 @@ func findFewWaves(v *view, l *LevelSummary, _ *Run) string {
 	if len(v.ok) < needed(0.95) || l.TTFT.P95.High.Known() {
 		return ""
 	}
-	return fmt.Sprintf("%s, with %.0f in flight, are worth fewer than the %d independent ones that an upper bound of the TTFT's p95 needs: measure longer",
-		count(len(v.ok), "success"), v.inFlight, needed(0.95))
+	return fmt.Sprintf("requests in flight together are alike, so that all are worth fewer than the %d independent ones that an upper bound of the TTFT's p95 needs: measure longer",
+		needed(0.95))
 }
 
 // findSaturated looks for a queue that grows: of the time in which requests were sent, without the first mean

@@ -161,11 +161,11 @@ func TestDoubts(t *testing.T) {
 			change: func(run *Run) {
 				each(run, func(i int, r *Request) {
 					if i < 600 {
-						slower(r, 20*time.Millisecond)
+						slower(r, 40*time.Millisecond)
 					}
 				})
 			},
-			doubts: []string{"warming_up: median TTFT of the first third is 121 ms, of the last 99.2 ms: it was still warming up"},
+			doubts: []string{"warming_up: median duration of the first third is 442 ms, of the last 400 ms: it was still warming up"},
 		},
 		{
 			name: "only the first wave was slow", level: closedLevel,
@@ -178,15 +178,36 @@ func TestDoubts(t *testing.T) {
 			},
 		},
 		{
+			name: "warming up, one at a time", level: Level{Concurrency: 1, PromptTokens: 64, OutputTokens: 16, Requests: 400},
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) {
+					if i < 150 {
+						slower(r, 20*time.Millisecond) // less than 5 % of the duration
+					}
+				})
+			},
+			doubts: []string{"warming_up: median TTFT of the first third is 122 ms, of the last 102 ms: it was still warming up"},
+		},
+		{
+			name: "in step at first", level: closedLevel,
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) {
+					if i < 600 {
+						r.FirstToken = r.FirstToken.Add(40 * time.Millisecond)
+					}
+				})
+			},
+		},
+		{
 			name: "slowing down", level: closedLevel,
 			change: func(run *Run) {
 				each(run, func(i int, r *Request) {
 					if i >= 1000 {
-						slower(r, 20*time.Millisecond)
+						slower(r, 40*time.Millisecond)
 					}
 				})
 			},
-			doubts: []string{"slowing_down: median TTFT of the first third is 101 ms, of the last 119 ms: it was slowing down"},
+			doubts: []string{"slowing_down: median duration of the first third is 402 ms, of the last 440 ms: it was slowing down"},
 		},
 		{
 			name: "an open loop slows down for its queue", level: openLevel,
@@ -213,7 +234,7 @@ func TestDoubts(t *testing.T) {
 					}
 				})
 			},
-			notes: []string{"few_waves: 400 successes, with 64 in flight, are worth fewer than the 72 independent ones"},
+			notes: []string{"few_waves: requests in flight together are alike, so that all are worth fewer than the 72 independent ones"},
 		},
 		{
 			name: "cache full", level: closedLevel,

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -45,32 +46,61 @@ func (v *view) outputRate(steady Estimate) Estimate {
 	return Estimate{rate, rate * steady.Low / steady.Value, rate * steady.High / steady.Value}
 }
 
-// steadyRate is the output tokens a second while the level was full and settled, by when they came. Its interval is
-// from the means of windows that are as long as a request at least.
+// steadyRate is the output tokens a second while the level was full and settled, by when they came.
 func (v *view) steadyRate() Estimate {
 	from, to, ok := v.steady()
 	if !ok || len(v.ok) == 0 {
 		return unknown()
 	}
+	tokens := v.tokens(from, to, 1)[0]
+	rate := Figure(tokens / to.Sub(from).Seconds())
+	chance := v.rateOfWindows(from, to)
+	if v.level.Closed() {
+		chance = v.rateOfSlots()
+	}
+	return Estimate{rate, rate * chance.Low / chance.Value, rate * chance.High / chance.Value}
+}
+
+// rateOfWindows is a rate whose interval is from the means of windows: as long as a request, and shorter where there
+// would be too few.
+func (v *view) rateOfWindows(from, to time.Time) Estimate {
 	length := to.Sub(from)
-	count := min(maxBlocks, int(length/max(1, v.meanTime())))
-	if count < 1 {
-		return unknown()
-	}
-	tokens, seconds := make([]float64, count), make([]float64, count)
-	for i := range seconds {
-		seconds[i] = length.Seconds() / float64(count)
-	}
-	for _, r := range v.sent {
-		if r.Reason == "" {
-			r.eachToken(func(at time.Time, n float64) {
-				if since := at.Sub(from); since >= 0 && since < length {
-					tokens[min(count-1, int(float64(count)*float64(since)/float64(length)))] += n
-				}
-			})
+	count := min(maxBlocks, max(minBlocks, int(length/max(1, v.meanTime()))))
+	return meanOf(v.tokens(from, to, count), slices.Repeat([]float64{length.Seconds() / float64(count)}, count))
+}
+
+// rateOfSlots is the rate of one request in flight, with an interval from blocks of requests. Where a closed loop's
+// requests keep step, tokens come in bursts: windows differ by where they cut them, while the time that a request
+// takes, which is what sets the rate of a full closed loop (Little 1961), hardly does. The first wave is left out.
+func (v *view) rateOfSlots() Estimate {
+	blocks := blocked(v.ended[min(v.level.Concurrency, len(v.ended)):], v.inFlight)
+	tokens, seconds := make([]float64, len(blocks)), make([]float64, len(blocks))
+	for i, block := range blocks {
+		for _, r := range block {
+			if r.OK() {
+				tokens[i] += float64(r.OutputTokens)
+			}
+			seconds[i] += r.Ended.Sub(r.Started).Seconds()
 		}
 	}
 	return meanOf(tokens, seconds)
+}
+
+// tokens counts the output tokens that came in each of some windows of equal length between two times. Those of
+// failed requests do not count.
+func (v *view) tokens(from, to time.Time, windows int) []float64 {
+	counts, length := make([]float64, windows), to.Sub(from)
+	for _, r := range v.sent {
+		if r.Reason != "" {
+			continue
+		}
+		r.eachToken(func(at time.Time, n float64) {
+			if since := at.Sub(from); since >= 0 && since < length {
+				counts[min(windows-1, int(float64(windows)*float64(since)/float64(length)))] += n
+			}
+		})
+	}
+	return counts
 }
 
 // eachToken calls a function with every token event: when it came and how many tokens it carried, in the mean where

@@ -105,27 +105,37 @@ func TestSummarizeByHand(t *testing.T) {
 	}
 }
 
-// steady rates by hand, of one request at a time with a token each second.
+// Ten requests of 4 s, one after another; every other has three tokens, the others two.
 func TestSteadyRateInterval(t *testing.T) {
-	run := &Run{Plan: Plan{Levels: []Level{{Concurrency: 1, OutputTokens: 3}}}, Levels: []LevelRun{{}}}
+	run := &Run{Levels: []LevelRun{{}}}
 	for i := range 10 {
 		from := float64(4 * i)
 		run.Requests = append(run.Requests, answered(from, from+1, from+2, from+4))
 	}
-	// Every other request is a token short.
 	for i := range 5 {
 		r := &run.Requests[2*i+1]
 		r.Gaps, r.OutputTokens = []float64{3}, 2
 	}
-	// From 4 to 36 there are eight windows of 4 s: 3 2 3 2 … tokens. A window holds the first tokens of its request and
-	// the last of the one before: 1+1, 2+1, 1+1, … since the token at 4 ends a request of the first wave.
-	got := Summarize(run).Levels[0].SteadyRate
-	mean := (1 + 1 + 2 + 1 + 1 + 1 + 2 + 1 + 1 + 1 + 2 + 1 + 1 + 1 + 2 + 1) / 32.0
-	// Residuals are ±0.5 in turn: √(8/7·8·0.25)/8 tokens, over 4 s, times Student's t of eight blocks.
-	half := 2.3646242515927844 * math.Sqrt(16.0/7) / 8 / 4
-	want := Estimate{Figure(mean), Figure(mean - half), Figure(mean + half)}
-	if diff := cmp.Diff(want, got, nearly); diff != "" {
-		t.Errorf("steady rate (-want +got):\n%s", diff)
+	// Full from 4 to 36. Tokens come there at 4, twice each from 5, 13, 21, 29, three times from 9, 17, 25, and of the
+	// request sent at 32 two before 36.
+	const rate = (1 + 4*2 + 3*3 + 2) / 32.0
+	for _, c := range []struct {
+		name  string
+		level Level
+		half  float64 // of the interval, as a part of the rate
+	}{
+		// The nine requests after the first in eight blocks: 2 3 2 3 2 3 2 tokens in 4 s, and five in 8 s, where 22 in 36 s
+		// are expected. Squared residuals are 4·(4/9)² + 3·(5/9)² + (1/9)² = 140/81; neighbours differ. Student's t of eight
+		// blocks is 2.3646.
+		{"closed loop", Level{Concurrency: 1, OutputTokens: 3}, 2.3646242515927844 * math.Sqrt(8.0/7*140/81) / 22},
+		// Eight windows of 4 s: 2 3 2 3 2 3 2 3 tokens, of which the first belongs to the request before.
+		{"open loop", Level{Rate: 0.25, OutputTokens: 3}, 2.3646242515927844 * math.Sqrt(8.0/7*8*0.25) / 20},
+	} {
+		run.Plan.Levels = []Level{c.level}
+		want := Estimate{rate, Figure(rate * (1 - c.half)), Figure(rate * (1 + c.half))}
+		if diff := cmp.Diff(want, Summarize(run).Levels[0].SteadyRate, nearly); diff != "" {
+			t.Errorf("%s: steady rate (-want +got):\n%s", c.name, diff)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -18,7 +19,7 @@ type vllmFigures struct {
 	Failed          int
 	Withheld        float64 // share of TTFTs that the client says it does not know
 
-	ServerTTFT, ServerITL float64 // milliseconds, means, by vLLM's own account while the client ran
+	ServerTTFT, ServerITL float64 // milliseconds, means, by vLLM's own account of what was measured
 	PromptTokens          float64 // a request, by the same
 }
 
@@ -75,12 +76,10 @@ func compareVLLM(ctx context.Context, o options) (string, error) {
 
 // againstVLLM is one run of one client.
 func againstVLLM(ctx context.Context, o options, c client, l load, server *vllm) (vllmFigures, error) {
-	before, err := server.metrics(ctx)
-	if err != nil {
-		return vllmFigures{}, err
-	}
+	watch := server.watch(ctx, l.Warmup+fewRequests)
 	r, _, err := c.run(ctx, o.programs, l)
-	if err != nil {
+	pages, failed := watch()
+	if err := errors.Join(err, failed); err != nil {
 		return vllmFigures{}, err
 	}
 	time.Sleep(200 * time.Millisecond) // the last request is counted a moment after its end
@@ -88,6 +87,7 @@ func againstVLLM(ctx context.Context, o options, c client, l load, server *vllm)
 	if err != nil {
 		return vllmFigures{}, err
 	}
+	before := warm(pages, after, l.Requests)
 	for _, one := range r.Requests {
 		if one.Tokens != l.Output {
 			return vllmFigures{}, fmt.Errorf("an answer of %d tokens, want %d", one.Tokens, l.Output)
@@ -103,6 +103,22 @@ func againstVLLM(ctx context.Context, o options, c client, l load, server *vllm)
 		ServerITL:    1e3 * average("vllm:inter_token_latency_seconds"),
 		PromptTokens: average("vllm:request_prompt_tokens"),
 	}, nil
+}
+
+// fewRequests is more than a client sends beside its warm-up and what it measures.
+const fewRequests = 4
+
+const answered = "vllm:time_to_first_token_seconds_count"
+
+// warm picks, of the pages that were seen while a client ran, the first after which only what it measures, n
+// requests or a few less, was still to come.
+func warm(pages []map[string]float64, after map[string]float64, n int) map[string]float64 {
+	for _, page := range pages {
+		if after[answered]-page[answered] <= float64(n) {
+			return page
+		}
+	}
+	return pages[len(pages)-1]
 }
 
 func without(from []client, name string) (rest []client) {

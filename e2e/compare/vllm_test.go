@@ -17,6 +17,19 @@ func TestMetricsAreSummedOverLabels(t *testing.T) {
 	}
 }
 
+// A client sent two requests of its own and measured ten. Whatever was counted before the second ended is not among
+// the ten.
+func TestWarmUpIsNotInTheServersAccount(t *testing.T) {
+	page := func(count float64) map[string]float64 { return map[string]float64{answered: count} }
+	pages := []map[string]float64{page(100), page(100), page(101), page(103), page(105)}
+	if got := warm(pages, page(112), 10); got[answered] != 103 {
+		t.Errorf("counted from %v on, want 103: the first page after 102", got[answered])
+	}
+	if got := warm(pages, page(120), 10); got[answered] != 105 {
+		t.Errorf("counted from %v on, want the last page", got[answered])
+	}
+}
+
 func TestVLLMTable(t *testing.T) {
 	run := func(client string, ttft, itl, server float64) vllmFigures {
 		return vllmFigures{

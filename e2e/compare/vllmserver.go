@@ -156,6 +156,41 @@ func (v *vllm) templateTokens(ctx context.Context) (int, error) {
 	return whole - word, err
 }
 
+// watch looks at the server's metrics ten times a second, until it has begun to answer so many more requests or until
+// it is told to stop, and returns what it saw. It does not disturb what comes after.
+func (v *vllm) watch(ctx context.Context, requests int) (stop func() (pages []map[string]float64, err error)) {
+	ctx, cancel := context.WithCancel(ctx)
+	var pages []map[string]float64
+	seen := make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			page, err := v.metrics(context.WithoutCancel(ctx))
+			if err != nil {
+				seen <- err
+				return
+			}
+			pages = append(pages, page)
+			if page[answered]-pages[0][answered] >= float64(requests) {
+				seen <- nil
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				seen <- nil
+				return
+			}
+		}
+	}()
+	return func() ([]map[string]float64, error) {
+		cancel()
+		err := <-seen
+		return pages, err
+	}
+}
+
 // metrics is the server's own page: its values summed over all labels.
 func (v *vllm) metrics(ctx context.Context) (map[string]float64, error) {
 	page, err := v.get(ctx, "/metrics")

@@ -132,7 +132,7 @@ func timeAxis(low, high float64) axis {
 	a := axis{low: low, high: high, format: tickClock}
 	step := clockStep((high - low) / 6)
 	for t := math.Ceil(low/step) * step; t <= high; t += step {
-		a.ticks = append(a.ticks, t)
+		a.ticks = append(a.ticks, t+0) // +0 makes 0 of -0
 	}
 	return a
 }

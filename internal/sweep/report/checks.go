@@ -116,10 +116,10 @@ func (s subject) check(levels []sweep.LevelSummary) check {
 	return c
 }
 
-// fewLevels is how many levels with a doubt of one kind are told one by one.
-const fewLevels = 3
+// fewTexts is how many different texts of one kind are told one by one.
+const fewTexts = 3
 
-// found lists what was found of one kind: a finding for each level or, of many levels, one for all.
+// found lists what was found of one kind: a finding for each text or, of many different ones, one for all.
 func found(levels []sweep.LevelSummary, kind string, doubt bool) []finding {
 	var all []finding
 	var names []string
@@ -131,14 +131,20 @@ func found(levels []sweep.LevelSummary, kind string, doubt bool) []finding {
 			list = levels[i].Doubts
 		}
 		for _, d := range list {
-			if d.Kind == kind {
-				level, text := name(levels[i].Level), spoken(d.Text)
+			if d.Kind != kind {
+				continue
+			}
+			level, text := name(levels[i].Level), spoken(d.Text)
+			names, remarks = append(names, level), append(remarks, remark{level, text})
+			at := slices.IndexFunc(all, func(f finding) bool { return f.Text == text })
+			if at < 0 {
 				all = append(all, finding{Doubt: doubt, Levels: level, Text: text})
-				names, remarks = append(names, level), append(remarks, remark{level, text})
+			} else {
+				all[at].Levels += " · " + level
 			}
 		}
 	}
-	if len(all) <= fewLevels {
+	if len(all) <= fewTexts {
 		return all
 	}
 	return []finding{{doubt, strings.Join(names, " · "), all[0].Text + ".", remarks}}

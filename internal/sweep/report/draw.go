@@ -140,7 +140,7 @@ func (d *drawing) background() {
 		from, to := d.px(s.from), d.px(s.to)
 		d.rect("shade", from, d.top, max(to-from, 0), d.bottom-d.top, "")
 		if s.name != "" {
-			d.label(from, to, "name-sent", s.name)
+			d.above(from, to, "name-sent", s.name)
 		}
 	}
 	for _, m := range d.marks {
@@ -150,8 +150,8 @@ func (d *drawing) background() {
 	}
 }
 
-// label writes a text above the panels, between two places if it fits, else as near as it can.
-func (d *drawing) label(from, to float64, class, name string) {
+// above writes a text above the panels, between two places if it fits, else as near as it can.
+func (d *drawing) above(from, to float64, class, name string) {
 	half := width(name, smallText) / 2
 	x := min(max((from+to)/2, half+4), chartWidth-half-4)
 	d.text(x, d.top-6, class, "middle", name)
@@ -384,40 +384,97 @@ func (a box) touches(b box) bool {
 
 // points writes the labels of points, each on the side where it touches nothing.
 func (d *drawing) points(p *panel, top float64, taken []box) {
+	var lines []box // what a label should rather not lie on
 	for _, l := range p.lines {
-		for _, q := range l.points {
-			if d.x.shows(q.x) && p.y.shows(q.y) {
-				x, y := d.px(q.x), p.py(q.y, top)
-				taken = append(taken, box{x - 4, y - 4, x + 4, y + 4})
-			}
-		}
-	}
-	for _, l := range p.lines {
-		for _, q := range l.points {
-			if q.label == "" || !d.x.shows(q.x) || !p.y.shows(q.y) {
+		var before *point
+		for i := range l.points {
+			q := &l.points[i]
+			if !d.x.shows(q.x) || !p.y.shows(q.y) {
+				before = nil
 				continue
 			}
-			if at, free := d.place(d.px(q.x), p.py(q.y, top), q.label, box{d.left, top - 6, chartWidth - 2, top + p.height}, taken); free {
-				taken = append(taken, at)
-				d.text(at.x1, at.y2-3, "here", "start", q.label)
+			x, y := d.px(q.x), p.py(q.y, top)
+			if !l.plain {
+				taken = append(taken, box{x - 4, y - 4, x + 4, y + 4})
 			}
+			if before != nil {
+				lines = append(lines, along(d.px(before.x), p.py(before.y, top), x, y)...)
+			}
+			before = q
+		}
+	}
+	room := box{d.left, top - 6, chartWidth - 2, top + p.height}
+	for _, l := range d.labels(p, top) {
+		if at, free := place(l, room, taken, lines); free {
+			taken = append(taken, at)
+			d.text(at.x1, at.y2-3, "here", "start", l.text)
 		}
 	}
 }
 
-// place finds room for a label near a point.
-func (d *drawing) place(x, y float64, label string, room box, taken []box) (box, bool) {
-	w := width(label, smallText)
+// label is a text that belongs to a place.
+type label struct {
+	x, y  float64
+	text  string
+	clear bool // rather no label than one on a line
+}
+
+// labels lists what the points of a panel are called; points that lie on each other have one label.
+func (d *drawing) labels(p *panel, top float64) []label {
+	var all []label
+	for _, l := range p.lines {
+		first := len(all)
+		for _, q := range l.points {
+			if q.label == "" || !d.x.shows(q.x) || !p.y.shows(q.y) {
+				continue
+			}
+			x, y := d.px(q.x), p.py(q.y, top)
+			if n := len(all); n > first && math.Hypot(all[n-1].x-x, all[n-1].y-y) < 6 {
+				all[n-1].text += ", " + q.label
+				continue
+			}
+			all = append(all, label{x, y, q.label, l.plain})
+		}
+	}
+	return all
+}
+
+// along is a straight line as small boxes.
+func along(x1, y1, x2, y2 float64) []box {
+	n := math.Ceil(math.Hypot(x2-x1, y2-y1) / 4)
+	var all []box
+	for i := range int(n) + 1 {
+		x, y := x1+(x2-x1)*float64(i)/max(n, 1), y1+(y2-y1)*float64(i)/max(n, 1)
+		all = append(all, box{x - 1, y - 1, x + 1, y + 1})
+	}
+	return all
+}
+
+// place finds room for a label near its point: on no other label or point and, if there is such a place, on no line.
+func place(l label, room box, taken, lines []box) (box, bool) {
+	w := width(l.text, smallText)
+	var found *box
 	for _, far := range []float64{0, 9, 18} {
-		for _, at := range [][2]float64{{x - w - 7 - far, y - 7}, {x + 7 + far, y - 7}, {x - w/2, y - 20 - far}, {x - w/2, y + 6 + far}, {x - w - 5, y - 17 - far}, {x + 5, y + 5 + far}} {
-			b := box{at[0], at[1], at[0] + w, at[1] + 13}
+		for _, by := range [][2]float64{ // above, left, right, below, then aslant
+			{-w / 2, -19 - far}, {-w - 7 - far, -7}, {7 + far, -7}, {-w / 2, 6 + far}, {-w - 5, -17 - far}, {5, 5 + far},
+		} {
+			b := box{l.x + by[0], l.y + by[1], l.x + by[0] + w, l.y + by[1] + 13}
 			inside := b.x1 > room.x1 && b.x2 < room.x2 && b.y1 > room.y1 && b.y2 < room.y2
-			if inside && !slices.ContainsFunc(taken, b.touches) {
+			if !inside || slices.ContainsFunc(taken, b.touches) {
+				continue
+			}
+			if !slices.ContainsFunc(lines, b.touches) {
 				return b, true
+			}
+			if found == nil {
+				found = &b
 			}
 		}
 	}
-	return box{}, false
+	if found == nil || l.clear {
+		return box{}, false
+	}
+	return *found, true
 }
 
 // ends writes the name of each line beside its last point, one above the other, and returns where they are.

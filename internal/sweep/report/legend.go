@@ -19,6 +19,11 @@ func (c *chart) entries() []entry {
 			d.element("path", "class", "base", "d", "M"+number(x+8)+" "+number(y-9)+"v10m-3 0h6m-6 -10h6")
 		}})
 	}
+	if c.any(func(p point) bool { return p.ring }) {
+		all = append(all, entry{"operating point", func(d *drawing, x, y float64) {
+			d.element("circle", "class", "ring", "cx", x+8, "cy", y-4, "r", "5")
+		}})
+	}
 	if c.doubted() {
 		all = append(all, entry{"not to be trusted", func(d *drawing, x, y float64) {
 			d.element("circle", "class", "point base hollow", "cx", x+8, "cy", y-4, "r", "3.2")

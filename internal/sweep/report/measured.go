@@ -73,7 +73,10 @@ func planFacts(p *sweep.Plan) facts {
 		if l.Duration > 0 {
 			ends = append(ends, span(l.Duration))
 		}
-		levels = append(levels, strings.TrimSpace(text+" for "+strings.Join(ends, " or ")))
+		if len(ends) > 0 {
+			text += " for " + strings.Join(ends, " or ")
+		}
+		levels = append(levels, text)
 	}
 	for i, l := range levels {
 		all.add("level "+strconv.Itoa(i+1), l)
@@ -90,8 +93,11 @@ func planFacts(p *sweep.Plan) facts {
 }
 
 func span(d time.Duration) string {
-	if d == 0 {
+	switch {
+	case d == 0:
 		return "none"
+	case d%time.Second == 0 && d > 0:
+		return formatSpan(d)
 	}
 	return d.String()
 }

@@ -57,6 +57,7 @@ type runPage struct {
 	Doubted  []finding
 	Trusted  string
 	Checks   []check
+	Failures []failure
 	Table    levelTable
 	Sections []section
 	Measured measured
@@ -87,6 +88,7 @@ func newRunPage(run *sweep.Run, summary *sweep.Summary) (*runPage, error) {
 	p.Changes = changes(families, summary.Levels)
 	p.Doubted, p.Trusted = trust(summary.Levels)
 	p.Checks = checks(summary.Levels)
+	p.Failures = failures(run, summary.Levels)
 	p.Table = newLevelTable(summary, len(run.Plan.SLOs) > 0)
 	p.Sections = sections(run, summary, families, all)
 	p.Measured = newMeasured(run, summary.Levels)

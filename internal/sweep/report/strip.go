@@ -11,7 +11,6 @@ import (
 const (
 	maxDots     = 2000 // of a strip
 	maxFailures = 400  // drawn of a strip
-	maxListed   = 10   // failures listed of a level
 	stripHeight = 96.0
 )
 
@@ -62,6 +61,7 @@ func (l *level) stripChart(name string) *chart {
 	given.at, _ = thin(given.at, maxFailures)
 	if len(good.at) < 300 {
 		good.class += " big"
+		warm.class += " big"
 	}
 	p := panel{height: stripHeight, dots: []dots{warm, good, given, bad}}
 	p.y = latencyAxis(heights(p.dots))

@@ -88,6 +88,9 @@ func newVerdict(o *sweep.Operating, summary *sweep.Summary) verdict {
 	}
 	if at == nil && len(o.Levels) > 0 {
 		at = find(summary.Levels, o.Levels[len(o.Levels)-1])
+		if len(o.Objectives) > 0 { // not even the lowest holds them
+			at = find(summary.Levels, o.Levels[0])
+		}
 	}
 	if at == nil {
 		return v

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -9,12 +10,14 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/sweep/report"
 )
 
 // compare is the command sweep compare.
 type compare struct {
-	a, b string
-	slos []string
+	a, b    string
+	slos    []string
+	results results
 }
 
 func compareCommand(sweepCmd *kingpin.CmdClause) (string, command) {
@@ -23,6 +26,8 @@ func compareCommand(sweepCmd *kingpin.CmdClause) (string, command) {
 	cmd.Arg("a", "Results directory of the run before.").Required().StringVar(&c.a)
 	cmd.Arg("b", "Results directory of the run after.").Required().StringVar(&c.b)
 	cmd.Flag("slo", "Objective that operating points are compared by, as ttft_p95=1s; those of run B if omitted. Repeatable.").PlaceHolder("OBJECTIVE").StringsVar(&c.slos)
+	cmd.Flag("out", "Folder in which the directory compare-DATE-TIME is made for the report.").Default(defaultOut).StringVar(&c.results.out)
+	cmd.Flag("dir", "That directory itself, instead; it must not exist or be empty.").PlaceHolder("DIR").StringVar(&c.results.dir)
 	return cmd.FullCommand(), c.run
 }
 
@@ -48,5 +53,28 @@ func (c *compare) run(_ context.Context, stdout, stderr io.Writer) int {
 		tell(stderr, "printing the comparison: %v", err)
 		return exitFailed
 	}
+	dir := c.results.folder("compare")
+	if err := sweep.MakeDir(dir); errors.Is(err, sweep.ErrExists) {
+		tell(stderr, "%v", err)
+		return exitUsage
+	} else if err != nil {
+		tell(stderr, "%v", err)
+		return exitFailed
+	}
+	data, err := indented(comparison)
+	if err == nil {
+		err = sweep.WriteFile(dir, comparisonFile, data)
+	}
+	if err == nil {
+		err = report.WriteComparison(dir, runs[0], runs[1], comparison)
+	}
+	if err != nil {
+		tell(stderr, "%v", err)
+		return exitFailed
+	}
+	tell(stderr, "the report is %s", filepath.Join(dir, report.ComparisonFileName))
 	return exitOK
 }
+
+// comparisonFile holds a comparison as JSON.
+const comparisonFile = "comparison.json"

@@ -28,9 +28,9 @@ func planOf(e *config.Experiment) (sweep.Plan, error) {
 	return p, err
 }
 
-// rules are those of a plan that package sweep knows.
-func rules() config.ExperimentRules {
-	return config.ExperimentRules{Objective: func(text string) error {
+// rules are those of a plan that package sweep knows; virtual: no server is asked.
+func rules(virtual bool) config.ExperimentRules {
+	return config.ExperimentRules{Virtual: virtual, Objective: func(text string) error {
 		_, err := sweep.ParseObjective(text)
 		return err
 	}}

@@ -42,6 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		probe.command: probe.run,
 	}
 	maps.Copy(commands, sweepCommands(app))
+	maps.Copy(commands, simulateCommands(app))
 	chosen, err := app.Parse(args)
 	if err != nil {
 		fmt.Fprintf(stderr, "probetool: %s\nSee probetool --help.\n", err)

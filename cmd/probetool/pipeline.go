@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -10,8 +11,7 @@ import (
 	"github.com/llm-prober/llm_prober/internal/sweep"
 )
 
-// measure runs an experiment on a server and returns the exit code. With a search, the plan's one level is where it
-// begins, and what was measured becomes the plan.
+// measure runs an experiment on a server and returns the exit code.
 func measure(ctx context.Context, e *config.Experiment, out results, search *sweep.Search, stdout, stderr io.Writer) int {
 	plan, err := planOf(e)
 	if err != nil {
@@ -29,24 +29,70 @@ func measure(ctx context.Context, e *config.Experiment, out results, search *swe
 		tell(stderr, "%v", err)
 		return exitUsage
 	}
+	progress.watch(runner)
+	return perform(ctx, runner, progress, plan, e, out, search, stdout, stderr)
+}
+
+// loader runs levels one by one, on a server ([sweep.Runner]) or on a model ([sweep.Simulator]).
+type loader interface {
+	Begin(ctx context.Context, w sweep.Watcher)
+	Level(ctx context.Context, l sweep.Level) (went sweep.LevelRun, more bool)
+	Note(text string)
+	Seen() *sweep.Run
+	Finish() *sweep.Run
+}
+
+// perform runs a plan or a search, keeps it, and makes of it all that can be made. Of a search, the plan's one level is
+// where it begins, and what was run becomes the plan.
+func perform(ctx context.Context, l loader, progress *progress, plan sweep.Plan, e *config.Experiment, out results, search *sweep.Search, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	defer progress.stop()
 	p, code := begin(e, out, cancel, stdout, stderr)
 	if code != exitOK {
 		return code
 	}
-	watcher := sweep.Watchers{p.store, progress}
-	progress.watch(runner)
-	var run *sweep.Run
-	if search == nil {
-		run = runner.Run(ctx, watcher)
-	} else {
+	next := inOrder(plan.Levels)
+	if search != nil {
 		search.From, progress.levels = plan.Levels[0], 0
-		run = seek(ctx, runner, search, watcher)
+		next = searching(search, l)
+	}
+	l.Begin(ctx, sweep.Watchers{p.store, progress})
+	for level, more := next(); more; level, more = next() {
+		if _, more := l.Level(ctx, level); !more {
+			break
+		}
+	}
+	run := l.Finish()
+	progress.stop()
+	if search != nil {
 		p.replan(e, run)
 	}
-	progress.stop()
 	return p.finish(run)
+}
+
+// inOrder gives levels one after another.
+func inOrder(levels []sweep.Level) func() (sweep.Level, bool) {
+	return func() (l sweep.Level, more bool) {
+		if len(levels) == 0 {
+			return l, false
+		}
+		l, levels = levels[0], levels[1:]
+		return l, true
+	}
+}
+
+// searching gives the levels that a search asks for after what has been seen.
+func searching(s *sweep.Search, l loader) func() (sweep.Level, bool) {
+	return func() (sweep.Level, bool) {
+		step := s.Next(sweep.Summarize(l.Seen()).Levels)
+		if step.Done {
+			l.Note("the search is done: " + step.Why)
+			return sweep.Level{}, false
+		}
+		l.Note(fmt.Sprintf("next %s: %s", step.Level.Load(), step.Why))
+		return step.Level, true
+	}
 }
 
 // product is what becomes of a run, whether it was measured or simulated: results, table, report, exit code.
@@ -54,17 +100,16 @@ type product struct {
 	store          *sweep.Store
 	stdout, stderr io.Writer
 	quiet          bool
-	broken         error // the first error of storing
+	broken         error // an error of storing, or of making what is made of a run
 }
 
 // begin makes the results directory. If it cannot, it says so and returns the exit code.
 func begin(e *config.Experiment, out results, cancel context.CancelCauseFunc, stdout, stderr io.Writer) (*product, int) {
-	o := &product{stdout: stdout, stderr: stderr, quiet: out.quiet}
+	p := &product{stdout: stdout, stderr: stderr, quiet: out.quiet}
 	plan, err := e.YAML()
 	if err == nil {
-		o.store, err = out.store(e.Name, plan, func(err error) {
-			o.broken = err
-			tell(stderr, "%v: the run ends here", err)
+		p.store, err = sweep.NewStore(out.folder(e.Name), plan, func(err error) {
+			p.fails(fmt.Errorf("%w: the run ends here", err))
 			cancel(&sweep.Stop{Why: "results could not be stored", Err: err})
 		})
 	}
@@ -77,9 +122,9 @@ func begin(e *config.Experiment, out results, cancel context.CancelCauseFunc, st
 		return nil, exitFailed
 	}
 	if !out.quiet {
-		tell(stderr, "results go to %s", o.store.Dir()+string(os.PathSeparator))
+		tell(stderr, "results go to %s", p.store.Dir()+string(os.PathSeparator))
 	}
-	return o, exitOK
+	return p, exitOK
 }
 
 // replan stores what was run as the plan.

@@ -8,23 +8,24 @@ import (
 	"github.com/llm-prober/llm_prober/internal/config"
 )
 
-// planRun is the command sweep run.
+// planRun is the command sweep run, or simulate run.
 type planRun struct {
 	file    string
 	results results
+	model   *modelFlags // nil: a server is measured
 }
 
 func (p *planRun) run(ctx context.Context, stdout, stderr io.Writer) int {
-	e, err := config.LoadExperiment(p.file, rules())
+	e, err := config.LoadExperiment(p.file, rules(p.model != nil))
+	if err == nil && p.results.name != "" {
+		e, err = e.Named(p.results.name)
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitUsage
 	}
-	if p.results.name != "" {
-		if e, err = e.Named(p.results.name); err != nil {
-			fmt.Fprintln(stderr, err)
-			return exitUsage
-		}
+	if p.model != nil {
+		return simulated(ctx, e, p.model, p.results, nil, stdout, stderr)
 	}
 	return measure(ctx, e, p.results, nil, stdout, stderr)
 }

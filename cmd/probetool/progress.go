@@ -25,6 +25,7 @@ type progress struct {
 	quiet  bool
 	tty    bool
 
+	once  sync.Once
 	ended chan struct{}
 	done  sync.WaitGroup
 
@@ -67,9 +68,9 @@ func (p *progress) watch(r *sweep.Runner) {
 	})
 }
 
-// stop ends the line that moves.
+// stop ends the line that moves. It may be called again.
 func (p *progress) stop() {
-	close(p.ended)
+	p.once.Do(func() { close(p.ended) })
 	p.done.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,13 +27,12 @@ func (r *results) flags(cmd *kingpin.CmdClause) {
 	cmd.Flag("quiet", "Print the table alone.").Short('q').BoolVar(&r.quiet)
 }
 
-// store makes the results directory.
-func (r *results) store(name string, plan []byte, failed func(error)) (*sweep.Store, error) {
-	dir := r.dir
-	if dir == "" {
-		dir = sweep.FreeDir(r.out, name, time.Now())
+// folder is the results directory of a run that begins now.
+func (r *results) folder(name string) string {
+	if r.dir != "" {
+		return filepath.Clean(r.dir)
 	}
-	return sweep.NewStore(filepath.Clean(dir), plan, failed)
+	return sweep.FreeDir(r.out, name, time.Now())
 }
 
 // tell writes a line for the user.

@@ -13,7 +13,7 @@ import (
 	"github.com/llm-prober/llm_prober/internal/sweep"
 )
 
-// search is the command sweep search.
+// search is the command sweep search, or simulate search.
 type search struct {
 	url            string
 	concurrency    int
@@ -25,11 +25,12 @@ type search struct {
 	slos           []string
 	server         serverFlags
 	results        results
+	model          *modelFlags // nil: a server is measured
 }
 
-func searchCommand(sweepCmd *kingpin.CmdClause) (string, command) {
-	s := &search{}
-	cmd := sweepCmd.Command("search", "Find the highest load that holds the objectives, in as few levels as it takes. A ceiling is named only if a load above it was measured and does not hold.")
+func searchCommand(parent *kingpin.CmdClause, model *modelFlags) (string, command) {
+	s := &search{model: model}
+	cmd := parent.Command("search", "Find the highest load that holds the objectives, in as few levels as it takes. A ceiling is named only if a load above it was measured and does not hold.")
 	cmd.Flag("slo", "Bound on a percentile of a latency, as ttft_p95=1s or itl_p99=100ms. Repeatable; all must hold.").PlaceHolder("OBJECTIVE").Required().StringsVar(&s.slos)
 	cmd.Flag("concurrency", "Search the requests in flight, beginning with so many.").PlaceHolder("8").IntVar(&s.concurrency)
 	cmd.Flag("rate", "Search the requests a second (Poisson arrivals) instead, beginning with so many.").PlaceHolder("RATE").Float64Var(&s.rate)
@@ -38,13 +39,26 @@ func searchCommand(sweepCmd *kingpin.CmdClause) (string, command) {
 	cmd.Flag("output-tokens", "Length of the answer in tokens.").Default("128").IntVar(&s.output)
 	cmd.Flag("duration", "Time for one level.").Default("1m").DurationVar(&s.each)
 	cmd.Flag("warmup", "Requests before each level that measure nothing.").Default("5").IntVar(&s.warmup)
-	s.server.flags(cmd)
 	s.results.flags(cmd)
+	if model != nil {
+		s.server.virtual()
+		model.flags(cmd)
+		return cmd.FullCommand(), s.run
+	}
+	s.server.flags(cmd)
 	cmd.Arg("url", "Base URL of the server, with or without /v1; none with --demo.").StringVar(&s.url)
 	return cmd.FullCommand(), s.run
 }
 
 func (s *search) run(ctx context.Context, stdout, stderr io.Writer) int {
+	if s.model != nil {
+		e, err := s.plan()
+		if err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitUsage
+		}
+		return simulated(ctx, e, s.model, s.results, &sweep.Search{Max: s.max}, stdout, stderr)
+	}
 	return s.server.with(&s.url, stderr, func() int {
 		e, err := s.plan()
 		if err != nil {
@@ -80,20 +94,5 @@ func (s *search) plan() (*config.Experiment, error) {
 	for i, slo := range s.slos {
 		settings = append(settings, config.Setting{Key: fmt.Sprintf("slos[%d]", i), Flag: "--slo", Value: slo, Text: true})
 	}
-	return config.ExperimentOf(settings, rules())
-}
-
-// seek measures level after level until the search is done.
-func seek(ctx context.Context, runner *sweep.Runner, strategy *sweep.Search, watcher sweep.Watcher) *sweep.Run {
-	runner.Begin(ctx, watcher)
-	for more := true; more; {
-		step := strategy.Next(sweep.Summarize(runner.Seen()).Levels)
-		if step.Done {
-			runner.Note("the search is done: " + step.Why)
-			break
-		}
-		runner.Note(fmt.Sprintf("next %s: %s", step.Level.Load(), step.Why))
-		_, more = runner.Level(ctx, step.Level)
-	}
-	return runner.Finish()
+	return config.ExperimentOf(settings, rules(s.model != nil))
 }

@@ -90,6 +90,7 @@ type sweepFlags struct {
 
 	server  serverFlags
 	results results
+	model   *modelFlags // nil: a server is measured
 }
 
 // serverFlags say how a real server is reached and what it is asked.
@@ -112,7 +113,8 @@ func sweepCommands(app *kingpin.Application) map[string]command {
 		cmd.Arg("url", "Base URL of the server, with or without /v1; none with --demo.").StringVar(&f.url)
 		commands[cmd.FullCommand()] = f.run
 	}
-	for _, add := range []func(*kingpin.CmdClause) (string, command){searchCommand, compareCommand, reportCommand} {
+	search := func(c *kingpin.CmdClause) (string, command) { return searchCommand(c, nil) }
+	for _, add := range []func(*kingpin.CmdClause) (string, command){search, compareCommand, reportCommand} {
 		name, run := add(sweepCmd)
 		commands[name] = run
 	}
@@ -166,6 +168,12 @@ func (f *sweepFlags) loadFlags(cmd *kingpin.CmdClause) {
 	cmd.Flag("slo", "Bound on a percentile of a latency that the operating point must hold, as ttft_p95=1s or itl_p99=100ms. Repeatable.").PlaceHolder("OBJECTIVE").StringsVar(&f.slos)
 }
 
+// virtual sets what is not asked for where no server is: the defaults of a plan.
+func (s *serverFlags) virtual() {
+	v := config.DefaultExperiment()
+	s.timeout, s.stallTimeout, s.settle = v.Timeout, v.StallTimeout, v.Settle
+}
+
 func (s *serverFlags) flags(cmd *kingpin.CmdClause) {
 	cmd.Flag("model", "Model to ask for; the first that the server lists if omitted.").PlaceHolder("NAME").StringVar(&s.model)
 	cmd.Flag("api", "Endpoint: chat, completions.").Default("chat").EnumVar(&s.api, "chat", "completions")
@@ -202,6 +210,14 @@ func (f *sweepFlags) concurrencyDefault() string {
 }
 
 func (f *sweepFlags) run(ctx context.Context, stdout, stderr io.Writer) int {
+	if f.model != nil {
+		e, err := f.plan()
+		if err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitUsage
+		}
+		return simulated(ctx, e, f.model, f.results, nil, stdout, stderr)
+	}
 	return f.server.with(&f.url, stderr, func() int {
 		e, err := f.plan()
 		if err != nil {
@@ -261,7 +277,7 @@ func (f *sweepFlags) plan() (*config.Experiment, error) {
 			add(fmt.Sprintf("levels[%d].%s", i, s.Key), s.Flag, s.Value)
 		}
 	}
-	return config.ExperimentOf(settings, rules())
+	return config.ExperimentOf(settings, rules(f.model != nil))
 }
 
 func orElse(text, otherwise string) string {

@@ -12,7 +12,7 @@ import (
 // daemon's configuration. The reference is docs/sweep.md.
 type Experiment struct {
 	Name         string
-	Target       *Target // its one plan runs Workload
+	Target       *Target // its one plan runs Workload; nil where rules let it be left out
 	Workload     *Workload
 	Warmup       int           // requests before each level that measure nothing
 	Timeout      time.Duration // of one request
@@ -66,6 +66,8 @@ const (
 type ExperimentRules struct {
 	// Objective checks an item of slos; nil: any is good.
 	Objective func(text string) error
+	// Virtual: no server is asked, so that there need be no target.
+	Virtual bool
 }
 
 // LoadExperiment reads and parses the plan at path. Its errors are those of [Load].
@@ -84,7 +86,7 @@ func ParseExperiment(filename string, data []byte, rules ExperimentRules) (*Expe
 	var raw rawPlan
 	root := d.document(data)
 	if root != nil {
-		walk(d, "", root, planFields(), &raw)
+		walk(d, "", root, planFields(rules.Virtual), &raw)
 	}
 	return d.finishPlan(root, raw)
 }
@@ -113,7 +115,7 @@ func ExperimentOf(settings []Setting, rules ExperimentRules) (*Experiment, error
 		}
 	}
 	var raw rawPlan
-	walk(d, "", root, planFields(), &raw)
+	walk(d, "", root, planFields(rules.Virtual), &raw)
 	return d.finishPlan(root, raw)
 }
 
@@ -241,7 +243,9 @@ func (p *Experiment) absolute() error {
 	if err != nil {
 		return fmt.Errorf("finding the working folder: %w", err)
 	}
-	p.Target.HTTPClientConfig.SetDirectory(here)
+	if p.Target != nil {
+		p.Target.HTTPClientConfig.SetDirectory(here)
+	}
 	return nil
 }
 

@@ -34,12 +34,12 @@ type (
 // typo is why the longest values of a plan are not allowed.
 const typo = "this is probably a typing error"
 
-func planFields() []field[rawPlan] {
+func planFields(virtual bool) []field[rawPlan] {
 	v := DefaultExperiment()
 	long := duration(time.Millisecond, maxPlanTimeout, typo)
 	return []field[rawPlan]{
 		{key: "name", kind: "<string>", def: v.Name, read: into(fileName, func(p *rawPlan) *value[string] { return &p.name })},
-		{key: "target", kind: "<target>", required: true, read: into(section1(planTargetFields), func(p *rawPlan) *value[rawTarget] { return &p.target })},
+		{key: "target", kind: "<target>", required: !virtual, read: into(section1(planTargetFields), func(p *rawPlan) *value[rawTarget] { return &p.target })},
 		{key: "workload", kind: "<workload>", def: defaultWorkload(), read: into(section1(planWorkloadFields), func(p *rawPlan) *value[rawWorkload] { return &p.workload })},
 		{key: "warmup", kind: "<int>", def: fmt.Sprint(v.Warmup), read: into(integer(0, maxWarmup), func(p *rawPlan) *value[int] { return &p.warmup })},
 		{key: "timeout", kind: "<duration>", def: short(v.Timeout), read: into(long, func(p *rawPlan) *value[time.Duration] { return &p.timeout })},
@@ -151,7 +151,7 @@ func planHint(key string, allowed []string) string {
 // planSections returns every table of a plan's fields.
 func planSections() []section {
 	return []section{
-		{"the top level", docsOf(planFields())},
+		{"the top level", docsOf(planFields(false))},
 		{"target", docsOf(planTargetFields())},
 		{"workload", docsOf(planWorkloadFields())},
 		{"levels", docsOf(levelFields())},

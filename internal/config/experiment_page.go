@@ -14,7 +14,7 @@ import (
 type (
 	pagePlan struct {
 		Name         string           `yaml:"name"`
-		Target       pagePlanTarget   `yaml:"target"`
+		Target       *pagePlanTarget  `yaml:"target,omitempty"`
 		Workload     pagePlanWorkload `yaml:"workload"`
 		Warmup       int              `yaml:"warmup"`
 		Timeout      model.Duration   `yaml:"timeout"`
@@ -60,16 +60,18 @@ func (p *Experiment) YAML() ([]byte, error) {
 	if err := p.absolute(); err != nil {
 		return nil, err
 	}
-	t, w := p.Target, p.Workload
+	w := p.Workload
 	page := pagePlan{
 		Name:     p.Name,
-		Target:   pagePlanTarget{URL: t.URL.String(), Model: t.Model, MetricsURL: t.MetricsURL, Engine: t.Engine, IPFamily: t.IPFamily},
 		Workload: pagePlanWorkload{w.API, w.PromptTokens, w.OutputTokens, w.Seed, w.Temperature, w.MaxTokensField, w.DropFields, w.ExtraBody},
 		Warmup:   p.Warmup, Timeout: model.Duration(p.Timeout), StallTimeout: model.Duration(p.StallTimeout),
 		Settle: model.Duration(p.Settle), Seed: p.Seed, SLOs: p.SLOs,
 	}
-	if !reflect.DeepEqual(t.HTTPClientConfig, promconfig.HTTPClientConfig{}) {
-		page.Target.Client = &t.HTTPClientConfig
+	if t := p.Target; t != nil {
+		page.Target = &pagePlanTarget{URL: t.URL.String(), Model: t.Model, MetricsURL: t.MetricsURL, Engine: t.Engine, IPFamily: t.IPFamily}
+		if !reflect.DeepEqual(t.HTTPClientConfig, promconfig.HTTPClientConfig{}) {
+			page.Target.Client = &t.HTTPClientConfig
+		}
 	}
 	for _, l := range p.Levels {
 		page.Levels = append(page.Levels, pageLevel{

@@ -101,8 +101,11 @@ func (r *Runner) Run(ctx context.Context, watcher Watcher) *Run {
 	return r.Finish()
 }
 
-// Begin looks at the server before any load.
+// Begin looks at the server before any load. The watcher may be nil.
 func (r *Runner) Begin(ctx context.Context, watcher Watcher) {
+	if watcher == nil {
+		watcher = Watchers(nil)
+	}
 	r.clock = clock{time.Now()}
 	run := &Run{Plan: r.plan, Facts: clientFacts(r.server.Tool, r.clock.at(r.clock.began))}
 	run.Plan.Levels = nil

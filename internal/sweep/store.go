@@ -45,7 +45,7 @@ var _ Watcher = (*Store)(nil)
 // NewStore makes a results directory, which must not be there yet unless it is empty, and begins it with the plan.
 // failed is called, once, with the first error of all later writes.
 func NewStore(dir string, plan []byte, failed func(error)) (*Store, error) {
-	if err := claim(dir); err != nil {
+	if err := MakeDir(dir); err != nil {
 		return nil, err
 	}
 	return newStore(dir, plan, failed, createFile)
@@ -72,8 +72,8 @@ func newStore(dir string, plan []byte, failed func(error), create func(path stri
 // ErrExists is the error of a results directory that holds something already.
 var ErrExists = errors.New("it exists already and is not empty; results are never overwritten")
 
-// claim makes a directory, or takes an empty one.
-func claim(dir string) error {
+// MakeDir makes a results directory, or takes an empty one. The error is [ErrExists] if there is something in it.
+func MakeDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("making the results directory: %w", err)
 	}

@@ -60,8 +60,26 @@ func storedRun() *Run {
 	}
 }
 
-// keepAll tells a watcher a run as it would have been told.
-func keepAll(w Watcher, run *Run) { Replay(run, w) }
+// keepAll tells a watcher of a run as it would have been told while it went on.
+func keepAll(w Watcher, run *Run) {
+	seen := *run
+	seen.Levels, seen.Plan.Levels = nil, nil
+	w.Began(&seen)
+	requests, samples := run.Requests, run.Queue
+	for i := range run.Levels {
+		seen.Levels, seen.Plan.Levels = run.Levels[:i+1], run.Plan.Levels[:i+1]
+		w.LevelBegan(i, &seen)
+		w.Entered(i, Loading, run.Levels[i].Start)
+		for ; len(requests) > 0 && requests[0].Level <= i; requests = requests[1:] {
+			w.Ended(&requests[0])
+		}
+		for ; len(samples) > 0 && samples[0].Level <= i; samples = samples[1:] {
+			w.Sampled(samples[0])
+		}
+		w.LevelEnded(i, &seen)
+	}
+	w.Finished(run)
+}
 
 func mustStore(t *testing.T, dir string) *Store {
 	t.Helper()
@@ -270,7 +288,7 @@ func TestDiskFull(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "run")
 		d := &disk{room}
 		var told []error
-		if err := claim(dir); err != nil {
+		if err := MakeDir(dir); err != nil {
 			t.Fatal(err)
 		}
 		s, err := newStore(dir, []byte("name: stored\n"), func(err error) { told = append(told, err) }, d.create)

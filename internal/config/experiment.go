@@ -212,7 +212,7 @@ func (d *decoder) noSecrets(root *yaml.Node) {
 // leaks reports where n and its redacted copy differ.
 func (d *decoder) leaks(key string, n, hidden *yaml.Node) {
 	if n.Value != hidden.Value {
-		d.hinted(n, key, "write the file that holds it: authorization: {credentials_file: FILE}", "a secret has no place in a plan, which is stored with its results")
+		d.hinted(n, key, "name a file that holds it: http_client_config has credentials_file, password_file, key_file and, for a header, files", "a secret has no place in a plan, which is stored with its results")
 		return
 	}
 	for i := range n.Content {

@@ -131,7 +131,7 @@ func faults() []fault {
 		{name: "server restarted in a moment", mid: true, happen: restart, first: reason("truncated"), by: soon, quiet: []string{"silence", "missed", "doubts"}},
 		{name: "every step takes 3 times as long", happen: sim(vllmsim.SlowDown, "3"), first: itl + " rises", by: 8 * time.Second, quiet: doubted},
 		{name: "every step takes 12 times as long", happen: sim(vllmsim.SlowDown, "12"), first: badTTFT, by: 2 * time.Second, quiet: slow},
-		{name: "other users ask for twice what it can do", happen: overload, first: queue, by: time.Second, quiet: and(slow, "change")},
+		{name: "other users ask for twice what it can do", happen: overload, first: queue, by: 2 * time.Second, quiet: and(slow, "change")},
 		{name: "no headers for 2 s", happen: sim(vllmsim.SlowHeaders, "2s"), first: badTTFT, by: 2 * time.Second, quiet: and(slow, "ITL")},
 		{name: "status 401", happen: sim(vllmsim.Status, "401"), first: reason("auth"), by: soon, quiet: failed},
 		{name: "status 404 that names the model", happen: sim(vllmsim.Status, "404"), first: reason("model_not_found"), by: soon, quiet: failed},

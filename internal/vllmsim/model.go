@@ -3,6 +3,7 @@ package vllmsim
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -98,4 +99,30 @@ func (m Model) Validate() error {
 		need(d >= 0, "cost %v: must not be negative", d)
 	}
 	return errors.Join(problems...)
+}
+
+// String tells the model in one line.
+func (m Model) String() string {
+	parts := []string{fmt.Sprintf("at most %d running, %d tokens a step, KV cache of %d tokens; a step takes %v", m.RunningCap, m.TokenBudget, m.KVTokens, m.Base)}
+	for _, cost := range []struct {
+		each time.Duration
+		of   string
+	}{
+		{m.PerDecode, "request that decodes"},
+		{m.PerContext, "token of their context"},
+		{m.PerPrefill, "prefill token"},
+		{m.PerAdmission, "new request"},
+	} {
+		if cost.each > 0 {
+			parts = append(parts, fmt.Sprintf("%v per %s", cost.each, cost.of))
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if m.PerIntake > 0 {
+		text += fmt.Sprintf("; intake %v per prompt token", m.PerIntake)
+	}
+	if m.Async {
+		text += "; asynchronous scheduling"
+	}
+	return text
 }

@@ -26,6 +26,7 @@ type scheduler struct {
 	running  []*task            // in order of admission
 	kvUsed   int                // blocks reserved by running requests
 	began    time.Time          // when the step under way began, or the one to be composed next does
+	free     time.Time          // when the last step ended
 	current  *step              // nil: none composed yet
 	next     *step              // composed while current runs; only with [Model.Async]
 	peeked   bool               // whether next has been composed, or there was nothing to compose
@@ -68,8 +69,12 @@ func (s *scheduler) submit(t *task, at time.Time) {
 
 // rouse lets an idle engine begin a step when the first request is known.
 func (s *scheduler) rouse() {
-	if s.current == nil && len(s.waiting)+len(s.running) == 0 && len(s.incoming) > 0 {
-		s.began = s.incoming[0].timings.Queued
+	if s.current != nil || len(s.waiting)+len(s.running) > 0 || len(s.incoming) == 0 {
+		return
+	}
+	s.began = s.incoming[0].timings.Queued
+	if s.began.Before(s.free) { // it was known before the last step ended
+		s.began = s.free
 	}
 }
 
@@ -152,7 +157,7 @@ func (s *scheduler) compose(at time.Time) *step {
 	return p
 }
 
-// receive queues the requests that are known by now.
+// receive takes up the requests that are known by now.
 func (s *scheduler) receive(at time.Time) {
 	known := 0
 	for known < len(s.incoming) && !s.incoming[known].timings.Queued.After(at) {
@@ -210,7 +215,6 @@ func keep(tasks []*task, wanted func(*task) bool) []*task {
 
 // finish delivers the tokens of the step that ends now, and lets the next begin.
 func (s *scheduler) finish(now time.Time) {
-	s.receive(now)
 	s.dropGone()
 	tokens := 0
 	for _, t := range s.current.prefills {
@@ -234,7 +238,7 @@ func (s *scheduler) finish(now time.Time) {
 		s.stats.IterationTokens.observe(float64(tokens))
 	}
 	s.publish()
-	s.began, s.current, s.next, s.peeked = now, s.next, nil, false
+	s.free, s.began, s.current, s.next, s.peeked = now, now, s.next, nil, false
 	s.rouse()
 }
 
@@ -253,7 +257,8 @@ func (s *scheduler) emit(t *task, now time.Time) int {
 	return 1
 }
 
-// publish sets the gauges. vLLM makes them once a step, so those of a hung engine stand still.
+// publish sets the gauges. vLLM makes them once a step, so those of a hung engine stand still, and who arrived during
+// the step is in none: it is taken up only when the next is composed.
 func (s *scheduler) publish() {
 	used := 0
 	for _, t := range s.running {

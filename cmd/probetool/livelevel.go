@@ -101,7 +101,7 @@ func (l *liveLevel) limits() string {
 		limits = append(limits, fmt.Sprintf("%d requests", l.Requests))
 	}
 	if l.Duration > 0 {
-		limits = append(limits, l.Duration.String())
+		limits = append(limits, short(l.Duration))
 	}
 	return strings.Join(limits, " or ")
 }

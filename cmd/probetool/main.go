@@ -31,6 +31,20 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	app, commands := newApp(stdout)
+	chosen, err := app.Parse(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "probetool: %s\nSee probetool --help.\n", err)
+		return exitUsage
+	}
+	return commands[chosen](ctx, stdout, stderr)
+}
+
+// command runs a command that was chosen and returns the exit code.
+type command func(ctx context.Context, stdout, stderr io.Writer) int
+
+// newApp makes the command line and what each of its commands runs.
+func newApp(stdout io.Writer) (*kingpin.Application, map[string]command) {
 	app := kingpin.New("probetool", "Checks configurations of llm_prober, explains single probes, and finds the load that a server should be run at.")
 	app.Version(version.Print("probetool"))
 	app.HelpFlag.Short('h')
@@ -43,10 +57,5 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	maps.Copy(commands, sweepCommands(app))
 	maps.Copy(commands, simulateCommands(app))
-	chosen, err := app.Parse(args)
-	if err != nil {
-		fmt.Fprintf(stderr, "probetool: %s\nSee probetool --help.\n", err)
-		return exitUsage
-	}
-	return commands[chosen](ctx, stdout, stderr)
+	return app, commands
 }

@@ -53,7 +53,7 @@ func simulateCommands(app *kingpin.Application) map[string]command {
 		cmd := simulateCmd.Command(e.name, e.help)
 		f.loadFlags(cmd)
 		f.server.virtual()
-		cmd.Flag("timeout", "Time for one request.").Default(config.DefaultExperiment().Timeout.String()).DurationVar(&f.server.timeout)
+		cmd.Flag("timeout", "Time for one request.").Default(short(config.DefaultExperiment().Timeout)).DurationVar(&f.server.timeout)
 		f.model.flags(cmd)
 		f.results.flags(cmd)
 		commands[cmd.FullCommand()] = f.run

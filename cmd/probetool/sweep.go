@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/model"
 
 	"github.com/llm-prober/llm_prober/internal/config"
 )
@@ -126,9 +127,6 @@ func sweepCommands(app *kingpin.Application) map[string]command {
 	return commands
 }
 
-// command runs a command that was chosen and returns the exit code.
-type command func(ctx context.Context, stdout, stderr io.Writer) int
-
 // loadFlags adds the flags that say what is sent, and when.
 func (f *sweepFlags) loadFlags(cmd *kingpin.CmdClause) {
 	lists := ""
@@ -152,7 +150,7 @@ func (f *sweepFlags) loadFlags(cmd *kingpin.CmdClause) {
 	}
 	duration, requests := "none", "none"
 	if f.duration > 0 {
-		duration = f.duration.String()
+		duration = short(f.duration)
 	}
 	if f.requests > 0 {
 		requests = strconv.Itoa(f.requests)
@@ -182,9 +180,9 @@ func (s *serverFlags) flags(cmd *kingpin.CmdClause) {
 	cmd.Flag("insecure", "Do not verify the server's certificate.").BoolVar(&s.insecure)
 	cmd.Flag("metrics-url", "The server's own metrics, for the queue.").PlaceHolder("URL/metrics").StringVar(&s.metricsURL)
 	v := config.DefaultExperiment()
-	cmd.Flag("timeout", "Time for one request.").Default(v.Timeout.String()).DurationVar(&s.timeout)
-	cmd.Flag("stall-timeout", "Time without a token in mid stream after which a request has failed.").Default(v.StallTimeout.String()).DurationVar(&s.stallTimeout)
-	cmd.Flag("settle", "Most time to wait after a level for the server's queue to drain.").Default(v.Settle.String()).DurationVar(&s.settle)
+	cmd.Flag("timeout", "Time for one request.").Default(short(v.Timeout)).DurationVar(&s.timeout)
+	cmd.Flag("stall-timeout", "Time without a token in mid stream after which a request has failed.").Default(short(v.StallTimeout)).DurationVar(&s.stallTimeout)
+	cmd.Flag("settle", "Most time to wait after a level for the server's queue to drain.").Default(short(v.Settle)).DurationVar(&s.settle)
 	cmd.Flag("demo", "Load a simulated server in this process instead, with short levels.").BoolVar(&s.demo)
 }
 
@@ -274,7 +272,7 @@ func (f *sweepFlags) plan() (*config.Experiment, error) {
 	}
 	for i, l := range f.loads() {
 		for _, s := range l {
-			add(fmt.Sprintf("levels[%d].%s", i, s.Key), s.Flag, s.Value)
+			settings = append(settings, setting(fmt.Sprintf("levels[%d].%s", i, s.Key), s.Flag, s.Value))
 		}
 	}
 	return config.ExperimentOf(settings, rules(f.model != nil))
@@ -348,6 +346,9 @@ func each(s config.Setting) (all []config.Setting) {
 	}
 	return all
 }
+
+// short writes a duration as Prometheus does: 2m, not 2m0s.
+func short(d time.Duration) string { return model.Duration(d).String() }
 
 // limited adds to the settings of a level how it ends.
 func (f *sweepFlags) limited(level ...config.Setting) []config.Setting {

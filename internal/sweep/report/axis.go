@@ -130,7 +130,7 @@ func levelAxis(name string, values []float64) axis {
 // timeAxis goes from low to high, both in seconds since the start of a level.
 func timeAxis(low, high float64) axis {
 	a := axis{low: low, high: high, format: tickClock}
-	step := clockStep((high - low) / 6)
+	step := clockStep((high - low) / 8)
 	for t := math.Ceil(low/step) * step; t <= high; t += step {
 		a.ticks = append(a.ticks, t+0) // +0 makes 0 of -0
 	}

@@ -86,7 +86,7 @@ type hit struct {
 	x        float64
 	from, to float64 // NaN: half way to its neighbours
 	text     string  // lines
-	tick     string  // "doubted": its tick says that it is not to be trusted
+	doubted  bool    // its tick says that it is not to be trusted
 }
 
 // table is the exact values of a chart.

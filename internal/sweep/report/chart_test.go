@@ -57,7 +57,7 @@ func smallChart() *chart {
 	p.y = latencyAxis(p.values())
 	c.panels = []panel{p}
 	c.marks = []mark{{"operating point", "operating", 2, true}, {"knee", "knee", 4, false}}
-	c.hits = []hit{{x: 1, from: nan, to: nan, text: "c=1 & more", tick: "doubted"}, {x: 2, from: nan, to: nan, text: "c=2"}}
+	c.hits = []hit{{x: 1, from: nan, to: nan, text: "c=1 & more", doubted: true}, {x: 2, from: nan, to: nan, text: "c=2"}}
 	return c
 }
 
@@ -113,8 +113,8 @@ func TestAxes(t *testing.T) {
 		{"loads that double", levelAxis("", []float64{256, 1, 64, 1}), true, 1, 256, []float64{1, 64, 256}},
 		{"rates", levelAxis("", []float64{2, 4, 8, 12}), false, 0, 12, []float64{2, 4, 8, 12}},
 		{"one load", levelAxis("", []float64{4}), false, 4, 4, []float64{4}},
-		{"two minutes", timeAxis(0, 120), false, 0, 120, []float64{0, 20, 40, 60, 80, 100, 120}},
-		{"with a warm-up before", timeAxis(-3, 60), false, -3, 60, []float64{0, 15, 30, 45, 60}},
+		{"two minutes", timeAxis(0, 120), false, 0, 120, []float64{0, 15, 30, 45, 60, 75, 90, 105, 120}},
+		{"with a warm-up before", timeAxis(-3, 60), false, -3, 60, []float64{0, 10, 20, 30, 40, 50, 60}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

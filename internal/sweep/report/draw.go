@@ -181,28 +181,37 @@ func (d *drawing) drawMarks() {
 	}
 }
 
-// abscissa writes the ticks below the last panel; those that would touch are left out.
+// abscissa writes the ticks below the last panel, those at marks first; those that would touch are left out.
 func (d *drawing) abscissa() {
 	d.line("base", d.left, d.bottom, d.right, d.bottom)
-	free := -math.MaxFloat64
-	for _, t := range d.x.ticks {
+	ticks := slices.Clone(d.x.ticks)
+	slices.SortStableFunc(ticks, func(a, b float64) int { return d.weight(b) - d.weight(a) })
+	var taken []box
+	for _, t := range ticks {
 		x, name, class := d.px(t), d.x.format(t), "axis"
-		for _, h := range d.hits {
-			if h.x == t && h.tick != "" {
-				name, class = name+"\u202f⚠", "warn"
-			}
+		if slices.ContainsFunc(d.hits, func(h hit) bool { return h.x == t && h.doubted }) {
+			name, class = name+"\u202f⚠", "warn"
 		}
 		d.line("base", x, d.bottom, x, d.bottom+4)
 		half := width(name, smallText) / 2
-		if x-half < free {
+		room := box{x - half - 2, 0, x + half + 2, 1}
+		if slices.ContainsFunc(taken, room.touches) {
 			continue
 		}
+		taken = append(taken, room)
 		d.text(x, d.bottom+tickRoom-1, class, "middle", name)
-		free = x + half + 4
 	}
 	if d.x.name != "" {
 		d.text((d.left+d.right)/2, d.bottom+tickRoom+nameRoom-2, "axis", "middle", d.x.name)
 	}
+}
+
+// weight is 1 for a tick that has a mark.
+func (d *drawing) weight(tick float64) int {
+	if slices.ContainsFunc(d.marks, func(m mark) bool { return m.x == tick }) {
+		return 1
+	}
+	return 0
 }
 
 func (d *drawing) panel(p *panel, top float64) {
@@ -401,6 +410,12 @@ func (d *drawing) points(p *panel, top float64, taken []box) {
 				lines = append(lines, along(d.px(before.x), p.py(before.y, top), x, y)...)
 			}
 			before = q
+		}
+	}
+	for _, b := range p.bounds {
+		if y := p.py(b.y, top); p.y.shows(b.y) {
+			lines = append(lines, box{d.left, y - 1, d.right, y + 1})
+			taken = append(taken, box{d.left, y - 14, d.left + width(b.name, smallText) + 8, y})
 		}
 	}
 	room := box{d.left, top - 6, chartWidth - 2, top + p.height}

@@ -35,7 +35,7 @@ func (c *chart) entries() []entry {
 func (p *panel) entries() []entry {
 	var all []entry
 	for _, l := range p.lines {
-		if l.name == "" || len(p.lines) == 1 {
+		if l.name == "" {
 			continue
 		}
 		class := "curve " + l.class

@@ -271,7 +271,7 @@ func TestWriteMakesAFileOfEachChart(t *testing.T) {
 func TestWriteSaysWhatItCouldNotWrite(t *testing.T) {
 	run := modelRun(concurrencyPlan(2, 1))
 	err := Write(filepath.Join(t.TempDir(), "missing"), run, sweep.Summarize(run))
-	if err == nil || !strings.Contains(err.Error(), "writing the report") || !errors.Is(err, os.ErrNotExist) {
+	if err == nil || !strings.Contains(err.Error(), "the report: writing") || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }

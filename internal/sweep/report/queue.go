@@ -20,7 +20,8 @@ const (
 // where requests waited. All have the same axes, so that they can be compared, unless their times are too different.
 func queueCharts(levels []level, name namer) []*chart {
 	var shown []*level
-	top, over, least := 0.0, 0.0, math.Inf(1)
+	var counts, rates []float64
+	over, least := 0.0, math.Inf(1)
 	for i := range levels {
 		l := &levels[i]
 		if len(l.queue) == 0 || !finite(l.over()) || l.over() <= 0 || l.Level.Closed() && !l.waited() {
@@ -28,17 +29,23 @@ func queueCharts(levels []level, name namer) []*chart {
 		}
 		shown = append(shown, l)
 		for _, q := range l.queue {
-			top = fmax(fmax(top, q.Running), q.Waiting)
+			counts = append(counts, q.Running, q.Waiting)
+		}
+		rates = append(rates, l.Level.Rate)
+		for _, b := range l.arrivals(l.over()) {
+			rates = append(rates, b.y)
 		}
 		over, least = max(over, l.over()), min(least, l.over())
 	}
+	count, rate := linearAxis(counts, short), linearAxis(rates, short)
+	rate.ticks = []float64{0, rate.high}
 	var all []*chart
 	for _, l := range shown {
 		end := over
 		if least < over/3 {
 			end = l.over()
 		}
-		all = append(all, l.queueChart(name(l.Level), end, top))
+		all = append(all, l.queueChart(name(l.Level), end, count, rate))
 	}
 	return all
 }
@@ -52,26 +59,25 @@ func (l *level) waited() bool {
 	return waiting.value() > max(1, float64(l.Level.Concurrency)/20)
 }
 
-func (l *level) queueChart(name string, end, top float64) *chart {
+func (l *level) queueChart(name string, end float64, count, rate axis) *chart {
 	c := &chart{name: fmt.Sprintf("queue-%d", l.Index+1), title: "Queue at " + name, x: timeAxis(0, end)}
 	c.x.name = "time since the first request of the level"
-	counts := panel{height: 140, y: linearAxis([]float64{top}, short)}
-	counts.lines = []line{
+	counts := panel{height: 140, y: count, lines: []line{
 		l.queueLine("running", func(q sweep.QueueSample) float64 { return q.Running }),
 		l.queueLine("waiting", func(q sweep.QueueSample) float64 { return q.Waiting }),
-	}
+	}}
 	counts.lines[1].area = true
-	arrivals := panel{title: "requests sent per second", height: arrivalRoom, bars: l.arrivals(end)}
-	rates := []float64{l.Level.Rate}
-	for _, b := range arrivals.bars {
-		rates = append(rates, b.y)
+	arrivals := panel{title: "requests sent per second", height: arrivalRoom, y: rate, bars: l.arrivals(end)}
+	if sent := l.sent(); l.Level.Rate > 0 && sent > 0 {
+		arrivals.lines = []line{{
+			name: "asked for " + short(l.Level.Rate) + "/s", class: "asked", plain: true,
+			points: []point{{x: 0, y: l.Level.Rate}, {x: sent, y: l.Level.Rate}},
+		}}
 	}
-	arrivals.y = linearAxis(rates, short)
-	arrivals.y.ticks = []float64{0, arrivals.y.high}
 	c.panels = []panel{counts, arrivals}
 	if sent, ended := l.sent(), l.ended(); finite(sent) && finite(ended) {
 		c.marks = []mark{{class: "sent", x: sent}}
-		c.shades = []shade{{name: "sending ends, last answer after " + formatSeconds(max(ended-sent, 0)), from: sent, to: ended}}
+		c.shades = []shade{{name: "sending ends, then drains for " + formatSeconds(max(ended-sent, 0)), from: sent, to: ended}}
 	}
 	c.tellTime(l, end)
 	return c

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/llm-prober/llm_prober/internal/sweep"
 )
@@ -38,13 +36,13 @@ func write(dir, file, name string, page any, sections []section) error {
 	if err := render(&html, name, page); err != nil {
 		return fmt.Errorf("rendering the report: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, file), html.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+	if err := sweep.WriteFile(dir, file, html.Bytes()); err != nil {
+		return fmt.Errorf("the report: %w", err)
 	}
 	for _, s := range sections {
 		for _, c := range s.Charts {
-			if err := os.WriteFile(filepath.Join(dir, "chart-"+c.name+".svg"), c.file(), 0o644); err != nil {
-				return fmt.Errorf("writing a chart of the report: %w", err)
+			if err := sweep.WriteFile(dir, "chart-"+c.name+".svg", c.file()); err != nil {
+				return fmt.Errorf("a chart of the report: %w", err)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ func (c *chart) tell(f *family) {
 			}
 			c.table.Rows = append(c.table.Rows, r)
 			if n == 0 {
-				c.hits = append(c.hits, hit{x: x, from: missing(0).y, to: missing(0).y, text: r.tooltip(c.table.Head), tick: tick(r.Doubted)})
+				c.hits = append(c.hits, hit{x: x, from: math.NaN(), to: math.NaN(), text: r.tooltip(c.table.Head), doubted: r.Doubted})
 			}
 		}
 	}
@@ -46,7 +47,7 @@ func (c *chart) tellByLevel(f *family) {
 			}
 			c.table.Rows = append(c.table.Rows, r)
 			if x := float64(level.OutputRate.Value); finite(x) {
-				c.hits = append(c.hits, hit{x: x, from: missing(0).y, to: missing(0).y, text: r.tooltip(c.table.Head)})
+				c.hits = append(c.hits, hit{x: x, from: math.NaN(), to: math.NaN(), text: r.tooltip(c.table.Head)})
 			}
 		}
 	}
@@ -59,13 +60,6 @@ func (c *chart) tellByLevel(f *family) {
 		}
 		return 0
 	})
-}
-
-func tick(doubted bool) string {
-	if doubted {
-		return "doubted"
-	}
-	return ""
 }
 
 func heads(lines []line, title string) []string {

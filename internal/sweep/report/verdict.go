@@ -72,7 +72,7 @@ func judge(o *sweep.Operating, levels []sweep.LevelSummary) (class, sign, head s
 	case best == nil:
 		return "bad", "✖", "No measured load holds the objectives"
 	case !o.Bracketed:
-		return "warn", "▲", "At least " + best.Level.Load() + ": the ceiling was not reached"
+		return "warn", "▲", best.Level.Load() + " holds; the ceiling is not known yet"
 	case !o.Sure:
 		return "warn", "▲", "Run at " + best.Level.Load() + ", but measure longer to be sure"
 	}
@@ -101,7 +101,7 @@ func newVerdict(o *sweep.Operating, summary *sweep.Summary) verdict {
 	v.Numbers = append(v.Numbers, headline{Name: "output tok/s", Value: formatRate(float64(at.OutputRate.Value)), Note: ofPeak(at, o)})
 	v.Numbers = append(v.Numbers, headline{Name: "requests/s", Value: formatRate(float64(at.RequestRate)), Note: good(at)})
 	v.Numbers = append(v.Numbers, latencies(at)...)
-	if o.Headroom != nil && o.Headroom.Used.Known() {
+	if o.Headroom != nil && o.Headroom.Used > 0 {
 		v.Numbers = append(v.Numbers, headline{Name: "used today", Value: formatPercent(float64(o.Headroom.Used)), Note: "of these tok/s"})
 	}
 	return v

@@ -20,7 +20,7 @@ func TestVerdictSaysWhichLoadToRunAt(t *testing.T) {
 	}{
 		{"holds for sure, below one that does not", sweep.Operating{Objectives: asked, Best: 0, Sure: true, Bracketed: true, Knee: -1}, "good ✔ Run at c=16"},
 		{"holds, not for sure", sweep.Operating{Objectives: asked, Best: 0, Bracketed: true, Knee: -1}, "warn ▲ Run at c=16, but measure longer to be sure"},
-		{"the highest holds", sweep.Operating{Objectives: asked, Best: 1, Sure: true, Knee: -1}, "warn ▲ At least c=64: the ceiling was not reached"},
+		{"the highest holds", sweep.Operating{Objectives: asked, Best: 1, Sure: true, Knee: -1}, "warn ▲ c=64 holds; the ceiling is not known yet"},
 		{"the lowest does not hold", sweep.Operating{Objectives: asked, Best: -1, Bracketed: true, Knee: 0}, "bad ✖ No measured load holds the objectives"},
 		{"nothing to be trusted", sweep.Operating{Objectives: asked, Best: -1, Knee: 0}, "warn ▲ No load can be judged"},
 		{"no objectives, a knee", sweep.Operating{Best: -1, Knee: 1}, "plain ◆ Throughput stops rising at c=64"},

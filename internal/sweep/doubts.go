@@ -262,11 +262,11 @@ func (v *view) thirds(early bool) string {
 	if v.level.Concurrency > 1 {
 		latencies = []Indicator{Duration}
 	}
-	requests := v.ok[min(v.level.Concurrency, len(v.ok)):]
+	_, requests := v.wave()
 	n := len(requests) / 3
 	for _, indicator := range latencies {
-		before := v.measure(requests[:n], indicator).percentile(0.5)
-		after := v.measure(requests[len(requests)-n:], indicator).percentile(0.5)
+		before := v.measure(nil, requests[:n], indicator).percentile(0.5)
+		after := v.measure(nil, requests[len(requests)-n:], indicator).percentile(0.5)
 		slow, fast := after, before
 		if early {
 			slow, fast = before, after

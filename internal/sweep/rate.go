@@ -71,9 +71,14 @@ func (v *view) rateOfWindows(from, to time.Time) Estimate {
 
 // rateOfSlots is the rate of one request in flight, with an interval from blocks of requests. Where a closed loop's
 // requests keep step, tokens come in bursts: windows differ by where they cut them, while the time that a request
-// takes, which is what sets the rate of a full closed loop (Little 1961), hardly does. The first wave is left out.
+// takes, which is what sets the rate of a full closed loop (Little 1961), hardly does. The first wave is left out, and
+// the last, which ran while the level emptied, if two remain.
 func (v *view) rateOfSlots() Estimate {
-	blocks := blocked(v.ended[min(v.level.Concurrency, len(v.ended)):], v.inFlight)
+	full := v.ended[min(v.level.Concurrency, len(v.ended)):]
+	if last := len(full) - v.level.Concurrency; last >= 2*v.level.Concurrency {
+		full = full[:last]
+	}
+	blocks := blocked(full, v.inFlight)
 	tokens, seconds := make([]float64, len(blocks)), make([]float64, len(blocks))
 	for i, block := range blocks {
 		for _, r := range block {

@@ -69,28 +69,42 @@ func studentsT(blocks int) float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: float64(blocks - 1)}.Quantile((1 + confidence) / 2)
 }
 
-// meanOf is Σsums/Σcounts with its interval. No latency and no rate is below 0.
-func meanOf(sums, counts []float64) Estimate {
-	value, err := ratioOf(sums, counts)
-	if math.IsNaN(err) {
-		return Estimate{Figure(value), Figure(math.NaN()), Figure(math.NaN())}
-	}
-	half := err * studentsT(len(sums))
-	return Estimate{Figure(value), Figure(max(0, value-half)), Figure(value + half)}
+// average is a mean, its standard error, and from how many blocks that is known.
+type average struct {
+	value, err float64
+	blocks     int
 }
 
-// sample is the values of one latency, in blocks, and all of them sorted.
+// estimate is the average with its interval. No latency and no rate is below 0.
+func (a average) estimate() Estimate {
+	if math.IsNaN(a.err) {
+		return Estimate{Figure(a.value), Figure(math.NaN()), Figure(math.NaN())}
+	}
+	half := a.err * studentsT(a.blocks)
+	return Estimate{Figure(a.value), Figure(max(0, a.value-half)), Figure(a.value + half)}
+}
+
+// meanOf is Σsums/Σcounts with its interval.
+func meanOf(sums, counts []float64) Estimate {
+	value, err := ratioOf(sums, counts)
+	return average{value, err, len(sums)}.estimate()
+}
+
+// sample is the values of one latency: those of the first wave of a closed loop, which is sent all at once and is
+// unlike all others in every run of its kind, so that nothing in it is by chance; those of the requests after it, in
+// blocks; and all of them sorted.
 type sample struct {
+	wave   []float64
 	blocks [][]float64
 	sorted []float64
 }
 
-// newSample takes the values of each block; those of no value are left out.
-func newSample(blocks [][]float64) sample {
+// newSample takes the values of the first wave and of each block; those of no value are left out.
+func newSample(wave []float64, blocks [][]float64) sample {
 	blocks = slices.DeleteFunc(blocks, func(block []float64) bool { return len(block) == 0 })
-	sorted := slices.Concat(blocks...)
+	sorted := slices.Concat(append(blocks, wave)...)
 	slices.Sort(sorted)
-	return sample{blocks, sorted}
+	return sample{wave, blocks, sorted}
 }
 
 // describe makes a distribution of a sample; of an empty one, of unknown figures.
@@ -110,11 +124,25 @@ func (s sample) mean() Estimate {
 	if len(s.sorted) == 0 {
 		return unknown()
 	}
+	return s.average(func(value float64) float64 { return value }).estimate()
+}
+
+// average is the mean of a function of the values.
+func (s sample) average(of func(value float64) float64) average {
 	sums, counts := make([]float64, len(s.blocks)), make([]float64, len(s.blocks))
 	for i, block := range s.blocks {
-		sums[i], counts[i] = floats.Sum(block), float64(len(block))
+		counts[i] = float64(len(block))
+		for _, value := range block {
+			sums[i] += of(value)
+		}
 	}
-	return meanOf(sums, counts)
+	total := floats.Sum(sums)
+	for _, value := range s.wave {
+		total += of(value)
+	}
+	_, err := ratioOf(sums, counts)
+	n := float64(len(s.sorted))
+	return average{total / n, err * floats.Sum(counts) / n, len(s.blocks)}
 }
 
 // percentile is the percentile by nearest rank, with an interval of two order statistics. How many independent
@@ -141,27 +169,23 @@ func (s sample) at(place int) Figure {
 // worth is how many independent values would tell the share of values at or below the given one as well as the
 // sample does: at most all, 0 if one block alone cannot tell.
 func (s sample) worth(value float64) int {
-	n := len(s.sorted)
-	below, counts := make([]float64, len(s.blocks)), make([]float64, len(s.blocks))
-	for i, block := range s.blocks {
-		counts[i] = float64(len(block))
-		for _, v := range block {
-			if v <= value {
-				below[i]++
-			}
+	share := s.average(func(v float64) float64 {
+		if v <= value {
+			return 1
 		}
-	}
-	share, err := ratioOf(below, counts)
-	if math.IsNaN(err) {
+		return 0
+	})
+	if math.IsNaN(share.err) {
 		return 0
 	}
-	independent := share * (1 - share) / float64(n)
+	n := len(s.sorted)
+	independent := share.value * (1 - share.value) / float64(n)
 	effect := 1.0 // the design effect
 	if independent > 0 {
-		effect = max(1, err*err/independent)
+		effect = max(1, share.err*share.err/independent)
 	}
 	// The error itself is known only as well as the blocks are many.
-	t := studentsT(len(s.blocks)) / studentsT(n)
+	t := studentsT(share.blocks) / studentsT(n)
 	return int(float64(n)/(effect*t*t) + 1e-9)
 }
 

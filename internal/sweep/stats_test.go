@@ -172,8 +172,29 @@ func TestDescribe(t *testing.T) {
 		P99: Estimate{98, 95, nan}, // rank 85 of 88 is 96.5
 		Min: 0, Max: 99,
 	}
-	if diff := cmp.Diff(want, newSample(blocks).describe(), nearly); diff != "" {
+	if diff := cmp.Diff(want, newSample(nil, blocks).describe(), nearly); diff != "" {
 		t.Errorf("distribution (-want +got):\n%s", diff)
+	}
+}
+
+// The first wave is in the figures, but not in how much they differ by chance: of eight blocks that are alike, and a
+// wave that is not, the mean is known exactly, and the p50 as well as of 72 independent values.
+func TestDescribeWave(t *testing.T) {
+	s := newSample(slices.Repeat([]float64{100}, 8), slices.Repeat([][]float64{{1, 2, 3, 4, 5, 6, 7, 8}}, 8))
+	d := s.describe()
+	mean := Figure(8*100+8*36) / 72
+	for _, c := range []struct {
+		name      string
+		got, want Estimate
+	}{
+		{"mean", d.Mean, Estimate{mean, mean, mean}},
+		// 72·(1.99394/2.36462)² = 51.2, that is 51: ranks 19 and 33 are 26.7 and 46.3 of 72, and of each value there are 8.
+		{"p50", d.P50, Estimate{5, 4, 6}},
+		{"p95", d.P95, Estimate{100, 8, nan}}, // rank 45 is 63.2
+	} {
+		if diff := cmp.Diff(c.want, c.got, nearly); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
 	}
 }
 
@@ -182,7 +203,7 @@ func TestDescribeNothing(t *testing.T) {
 		Count: 0, Mean: unknown(), P50: unknown(), P90: unknown(), P95: unknown(), P99: unknown(), Min: nan, Max: nan,
 	}
 	for name, blocks := range map[string][][]float64{"no block": nil, "empty blocks": {nil, {}}} {
-		if diff := cmp.Diff(want, newSample(blocks).describe(), nearly); diff != "" {
+		if diff := cmp.Diff(want, newSample(nil, blocks).describe(), nearly); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -190,7 +211,7 @@ func TestDescribeNothing(t *testing.T) {
 
 // Figures of one value, or of one block, have no interval.
 func TestDescribeOneBlock(t *testing.T) {
-	d := newSample([][]float64{{3, 1, 2}}).describe()
+	d := newSample(nil, [][]float64{{3, 1, 2}}).describe()
 	for name, c := range map[string]struct{ got, want Estimate }{
 		"mean": {d.Mean, Estimate{2, nan, nan}},
 		"p50":  {d.P50, Estimate{2, nan, nan}},
@@ -204,7 +225,7 @@ func TestDescribeOneBlock(t *testing.T) {
 
 // Constant values are known exactly, but not beyond what their number tells.
 func TestDescribeConstant(t *testing.T) {
-	d := newSample(slices.Repeat([][]float64{slices.Repeat([]float64{7}, 4)}, 32)).describe()
+	d := newSample(nil, slices.Repeat([][]float64{slices.Repeat([]float64{7}, 4)}, 32)).describe()
 	want := Distribution{
 		Count: 128, Mean: Estimate{7, 7, 7},
 		P50: Estimate{7, 7, 7}, P90: Estimate{7, 7, 7}, P95: Estimate{7, 7, 7}, P99: Estimate{7, 7, nan}, Min: 7, Max: 7,
@@ -283,7 +304,7 @@ func inBlocks(values []float64, inFlight float64) sample {
 		parts[i] = values[at : at+len(block)]
 		at += len(block)
 	}
-	return newSample(parts)
+	return newSample(nil, parts)
 }
 
 func TestCoverage(t *testing.T) {

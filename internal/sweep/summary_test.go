@@ -67,12 +67,12 @@ func TestSummarizeByHand(t *testing.T) {
 		{"output tokens", float64(l.OutputTokens), 3},
 		{"cached tokens", float64(l.CachedTokens), math.NaN()},
 
-		// TTFTs are 1 2 1 1.5 1 2: blocks are 1 2, 1 1.5, 1 2.
+		// TTFTs are 1 2 in the first wave and then, in two blocks, 1 1.5 and 1 2.
 		{"TTFTs", float64(l.TTFT.Count), 6},
 		{"TTFT mean", float64(l.TTFT.Mean.Value), 8.5 / 6},
-		// Residuals of the sums from 17/6 are 1/6 -2/6 1/6; neighbours differ. √(3/2·6/36)/6 is the standard error, and
-		// 4.302653 is Student's t of three blocks.
-		{"TTFT mean, half-width", half(l.TTFT.Mean), 4.302652729696142 * 0.5 / 6},
+		// Residuals of the blocks' sums are ∓0.25; neighbours differ. √(2/1·2·0.25²)/4 is the standard error of the four,
+		// 4/6 of which that of all has, and 12.706 is Student's t of two blocks.
+		{"TTFT mean, half-width", half(l.TTFT.Mean), 12.706204736174694 * 0.5 / 4 * 4 / 6},
 		{"TTFT p50", float64(l.TTFT.P50.Value), 1},
 		{"TTFT p95", float64(l.TTFT.P95.Value), 2},
 		{"TTFT p95, upper bound", float64(l.TTFT.P95.High), math.NaN()},
@@ -124,10 +124,9 @@ func TestSteadyRateInterval(t *testing.T) {
 		level Level
 		half  float64 // of the interval, as a part of the rate
 	}{
-		// The nine requests after the first in eight blocks: 2 3 2 3 2 3 2 tokens in 4 s, and five in 8 s, where 22 in 36 s
-		// are expected. Squared residuals are 4·(4/9)² + 3·(5/9)² + (1/9)² = 140/81; neighbours differ. Student's t of eight
-		// blocks is 2.3646.
-		{"closed loop", Level{Concurrency: 1, OutputTokens: 3}, 2.3646242515927844 * math.Sqrt(8.0/7*140/81) / 22},
+		// The eight requests between the first and the last, a block each: 2 3 2 3 2 3 2 3 tokens in 4 s each. Residuals
+		// are ±0.5; neighbours differ. Student's t of eight blocks is 2.3646.
+		{"closed loop", Level{Concurrency: 1, OutputTokens: 3}, 2.3646242515927844 * math.Sqrt(8.0/7*8*0.25) / 20},
 		// Eight windows of 4 s: 2 3 2 3 2 3 2 3 tokens, of which the first belongs to the request before.
 		{"open loop", Level{Rate: 0.25, OutputTokens: 3}, 2.3646242515927844 * math.Sqrt(8.0/7*8*0.25) / 20},
 	} {

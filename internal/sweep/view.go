@@ -55,19 +55,27 @@ func (v *view) sort() {
 		v.inFlight = inFlight(v.sent, first, last)
 	}
 	v.samples = make(map[Indicator]sample)
+	first, after := v.wave()
 	for _, indicator := range indicators() {
-		v.samples[indicator] = v.measure(v.ok, indicator)
+		v.samples[indicator] = v.measure(first, after, indicator)
 	}
 }
 
-// measure makes the sample of a latency of some successes, which are in the order of their starts.
-func (v *view) measure(requests []*Request, indicator Indicator) sample {
-	blocks := blocked(requests, v.inFlight)
+// measure makes the sample of a latency of the first wave of a closed loop and the successes after it, which are in
+// the order of their starts.
+func (v *view) measure(wave, after []*Request, indicator Indicator) sample {
+	blocks := blocked(after, v.inFlight)
 	values := make([][]float64, len(blocks))
 	for i, block := range blocks {
 		values[i] = valuesOf(block, indicator)
 	}
-	return newSample(values)
+	return newSample(valuesOf(wave, indicator), values)
+}
+
+// wave splits the successes into those of the first wave, which a closed loop sends all at once, and those after it.
+func (v *view) wave() (first, after []*Request) {
+	n := min(v.level.Concurrency, len(v.ok))
+	return v.ok[:n], v.ok[n:]
 }
 
 // valuesOf lists the known values of a latency: one a request, or one a gap.

@@ -92,6 +92,26 @@ func logAxis(values []float64, format func(float64) string) axis {
 	return a
 }
 
+// ratioAxis has room for ratios, and always for 1 and something around it.
+func ratioAxis(values []float64) axis {
+	values = append(positive(values), 0.8, 1.25)
+	a := axis{log: true, format: func(v float64) string { return short(v) + "×" }}
+	low, high := slices.Min(values), slices.Max(values)
+	round := []float64{0.001, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1000}
+	a.low, a.high = round[0], round[len(round)-1]
+	for _, v := range round {
+		if v <= low*1.001 {
+			a.low = v
+		}
+		if v >= high*0.999 {
+			a.high = v
+			break
+		}
+	}
+	a.ticks = slices.DeleteFunc(round, func(v float64) bool { return v < a.low || v > a.high })
+	return a
+}
+
 // steps are the multiples of powers of ten from the last at or below low to the first at or above high.
 func steps(low, high float64, factors []float64) []float64 {
 	var all []float64

@@ -223,7 +223,8 @@ func comparedSections(a, b *sweep.Run, c *sweep.Comparison) []section {
 			f := family{respect: fa.respect, number: len(list), curves: []curve{curveA, *curveB}}
 			f.curves[0].name, f.curves[0].class = "A", "c1"
 			f.curves[1].name, f.curves[1].class = "B", "c2"
-			s := section{ID: fmt.Sprint("curve-", len(list)+1), Title: f.title + ", " + f.fixed(), Text: f.explain(), Charts: d.charts(&f)}
+			s := section{ID: fmt.Sprint("curve-", len(list)+1), Title: f.title + ", " + f.fixed(), Text: f.explain()}
+			s.Charts = append([]*chart{ratioChart(&f, c)}, d.charts(&f)...)
 			s.Nav = s.Title
 			for _, chart := range s.Charts {
 				chart.name = "compare-" + chart.name
@@ -232,6 +233,43 @@ func comparedSections(a, b *sweep.Run, c *sweep.Comparison) []section {
 		}
 	}
 	return list
+}
+
+// ratioChart is B over A against what varies, for the figures that say most.
+func ratioChart(f *family, c *sweep.Comparison) *chart {
+	ch := &chart{
+		name: f.kind + "-ratio" + f.suffix(), title: "B over A", x: levelAxis(f.axis, f.values()), spread: true,
+		note: "Above 1 B has more of it: better for throughput, worse for a latency.",
+	}
+	p := panel{height: panelHeight, lines: []line{{name: "the same", class: "asked", plain: true, points: []point{{x: ch.x.low, y: 1}, {x: ch.x.high, y: 1}}}}}
+	for _, of := range []struct{ metric, class string }{{"output_tokens_per_second", "rate1"}, {"ttft_p95", "ttft2"}, {"itl_p95", "itl2"}} {
+		l := line{name: metricName(of.metric), class: of.class, format: func(v float64) string { return formatRate(v) + "×" }}
+		for _, level := range f.curves[0].levels {
+			if m := compared(c, level.Index, of.metric); m != nil {
+				q := newPoint(f.value(level.Level), m.Ratio, level)
+				q.doubted = m.Change == sweep.NotComparable
+				l.points = append(l.points, q)
+			}
+		}
+		p.lines = append(p.lines, l)
+	}
+	p.y = ratioAxis(p.values())
+	ch.panels = []panel{p}
+	ch.tell(f, p.lines[1:])
+	return ch
+}
+
+// compared is the comparison of a figure of a level of A; nil if there is none.
+func compared(c *sweep.Comparison, level int, metric string) *sweep.MetricComparison {
+	for i := range c.Curves {
+		for _, l := range c.Curves[i].Levels {
+			at := slices.IndexFunc(l.Metrics, func(m sweep.MetricComparison) bool { return m.Metric == metric })
+			if l.A == level && at >= 0 {
+				return &l.Metrics[at]
+			}
+		}
+	}
+	return nil
 }
 
 // objectivesOf are the objectives that a comparison was made for.

@@ -29,7 +29,7 @@ func slower(plan sweep.Plan, by float64) *sweep.Run {
 	return run
 }
 
-func compared(t *testing.T, a, b *sweep.Run) string {
+func comparison(t *testing.T, a, b *sweep.Run) string {
 	t.Helper()
 	var page bytes.Buffer
 	if err := RenderComparison(&page, a, b, sweep.Compare(a, b, a.Plan.SLOs)); err != nil {
@@ -52,7 +52,7 @@ func TestComparisonSaysWhichIsBetter(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			page := compared(t, test.a, test.b)
+			page := comparison(t, test.a, test.b)
 			doc := parse(t, page)
 			if !strings.Contains(doc.text, test.want) {
 				t.Errorf("does not say %q", test.want)
@@ -86,6 +86,7 @@ func TestComparisonDrawsALineOfEachRun(t *testing.T) {
 		got = append(got, names)
 	}
 	want := []string{
+		"B over A: the same=asked output tok/s=rate1 TTFT p95=ttft2 ITL p95=itl2",
 		"Output tokens per second: A=c1 B=c2", "Time to first token, p50: A=c1 B=c2", "Time to first token, p95: A=c1 B=c2",
 		"Inter-token latency, p50: A=c1 B=c2", "Inter-token latency, p95: A=c1 B=c2", "TTFT against throughput, p95: A=c1 B=c2",
 		"ITL against throughput, p95: A=c1 B=c2", "Request duration, p50: A=c1 B=c2", "Request duration, p95: A=c1 B=c2",
@@ -93,9 +94,12 @@ func TestComparisonDrawsALineOfEachRun(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	ttft := sections[0].Charts[1].panels[0].lines
+	ttft := sections[0].Charts[2].panels[0].lines
 	if ratio := ttft[1].points[0].y / ttft[0].points[0].y; !near(ratio, 2) {
 		t.Errorf("TTFT of B is %g times that of A, want 2", ratio)
+	}
+	if q := sections[0].Charts[0].panels[0].lines[2].points[1]; q.x != 4 || !near(q.y, 2) {
+		t.Errorf("TTFT p95 of B over that of A is %g at %g, want 2 at 4", q.y, q.x)
 	}
 }
 

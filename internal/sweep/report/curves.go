@@ -99,7 +99,7 @@ func (d *curves) against(f *family, kind, title string, figures []figure, y func
 	}
 	p.y = y(p.values())
 	c.panels = []panel{p}
-	c.tell(f)
+	c.tell(f, p.lines)
 	c.name += f.suffix()
 	return c
 }

@@ -18,7 +18,7 @@ import (
 // cut or never begun, indices that lead nowhere, times that are zero or run backwards. It must write a page that is
 // well-formed, and draw within its charts.
 func FuzzReport(f *testing.F) {
-	for seed := range uint64(150) {
+	for seed := range uint64(80) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {

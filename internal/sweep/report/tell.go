@@ -10,8 +10,7 @@ import (
 
 // tell gives a chart of figures against what varies its table and its tooltips: a row for each level of the only
 // curve, or for each value that several curves have.
-func (c *chart) tell(f *family) {
-	lines := c.panels[0].lines
+func (c *chart) tell(f *family, lines []line) {
 	c.table.Head = append([]string{f.axis}, heads(lines, c.title)...)
 	for _, x := range c.x.ticks {
 		for n := 0; ; n++ { // a level may have been measured several times

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/llm-prober/llm_prober/internal/sweep"
@@ -22,7 +21,7 @@ func (p *product) finish(run *sweep.Run) int {
 	if p.broken == nil && !p.quiet {
 		tell(p.stderr, "the report is %s", filepath.Join(p.store.Dir(), report.FileName))
 	}
-	return p.verdict(run, &summary)
+	return p.verdict(&summary)
 }
 
 // fails tells of an error that makes the run fail, if there is one.
@@ -62,7 +61,7 @@ func indented(v any) ([]byte, error) {
 }
 
 // verdict returns the exit code of a run, and says why it is not 0.
-func (p *product) verdict(run *sweep.Run, summary *sweep.Summary) int {
+func (p *product) verdict(summary *sweep.Summary) int {
 	var doubted []string
 	for i := range summary.Levels {
 		if l := &summary.Levels[i]; len(l.Doubts) > 0 {
@@ -74,7 +73,7 @@ func (p *product) verdict(run *sweep.Run, summary *sweep.Summary) int {
 		}
 	}
 	switch {
-	case slices.ContainsFunc(run.Levels, func(l sweep.LevelRun) bool { return l.Cut == sweep.CutInterrupted }):
+	case p.interrupted:
 		tell(p.stderr, "interrupted; what was measured is in %s", p.store.Dir())
 		return exitInterrupted
 	case p.broken != nil:

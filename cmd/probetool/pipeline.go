@@ -55,11 +55,12 @@ func perform(ctx context.Context, l loader, progress *progress, plan sweep.Plan,
 	next := inOrder(plan.Levels)
 	if search != nil {
 		search.From, progress.levels = plan.Levels[0], 0
-		next = searching(search, l)
+		next = searching(search, l, out.quiet)
 	}
 	l.Begin(ctx, sweep.Watchers{p.store, progress})
 	for level, more := next(); more; level, more = next() {
 		if _, more := l.Level(ctx, level); !more {
+			p.interrupted = ctx.Err() != nil && p.broken == nil
 			break
 		}
 	}
@@ -83,15 +84,17 @@ func inOrder(levels []sweep.Level) func() (sweep.Level, bool) {
 }
 
 // searching gives the levels that a search asks for after what has been seen.
-func searching(s *sweep.Search, l loader) func() (sweep.Level, bool) {
+func searching(s *sweep.Search, l loader, quiet bool) func() (sweep.Level, bool) {
 	return func() (sweep.Level, bool) {
 		step := s.Next(sweep.Summarize(l.Seen()).Levels)
+		text := fmt.Sprintf("next %s: %s", step.Level.Load(), step.Why)
 		if step.Done {
-			l.Note("the search is done: " + step.Why)
-			return sweep.Level{}, false
+			text = "the search is done: " + step.Why
 		}
-		l.Note(fmt.Sprintf("next %s: %s", step.Level.Load(), step.Why))
-		return step.Level, true
+		if !quiet {
+			l.Note(text)
+		}
+		return step.Level, !step.Done
 	}
 }
 
@@ -101,6 +104,7 @@ type product struct {
 	stdout, stderr io.Writer
 	quiet          bool
 	broken         error // an error of storing, or of making what is made of a run
+	interrupted    bool  // before all levels were run
 }
 
 // begin makes the results directory. If it cannot, it says so and returns the exit code.

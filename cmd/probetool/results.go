@@ -24,7 +24,7 @@ func (r *results) flags(cmd *kingpin.CmdClause) {
 	cmd.Flag("out", "Folder in which the results directory NAME-DATE-TIME is made.").Default(defaultOut).StringVar(&r.out)
 	cmd.Flag("dir", "The results directory itself, instead; it must not exist or be empty.").PlaceHolder("DIR").StringVar(&r.dir)
 	cmd.Flag("name", "Name of the run; that of the experiment if omitted.").PlaceHolder("NAME").StringVar(&r.name)
-	cmd.Flag("quiet", "Print the table alone.").Short('q').BoolVar(&r.quiet)
+	cmd.Flag("quiet", "Print the table, and beside it only what is wrong.").Short('q').BoolVar(&r.quiet)
 }
 
 // folder is the results directory of a run that begins now.

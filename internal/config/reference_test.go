@@ -14,10 +14,10 @@ import (
 // docLine is how the reference writes a key: [ interval: <duration> | default = 15s ].
 var docLine = regexp.MustCompile(`^(\[ )?([a-z_0-9]+): (.*?)(?: \| default = (.*?))?( \])?(?: +# .*)?$`)
 
-// documented returns the keys that the reference gives for each of its sections.
-func documented(t *testing.T) (string, map[string][]keyDoc) {
+// documented returns the keys that a reference gives for each of its sections.
+func documented(t *testing.T, file string) (string, map[string][]keyDoc) {
 	t.Helper()
-	data, err := os.ReadFile("../../docs/configuration.md")
+	data, err := os.ReadFile("../../docs/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func documented(t *testing.T) (string, map[string][]keyDoc) {
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimRight(line, "\n")
 		switch {
-		case strings.HasPrefix(line, "## "):
+		case strings.HasPrefix(line, "## "), strings.HasPrefix(line, "### "):
 			section = strings.Trim(line, "#` <>")
 		case strings.HasPrefix(line, "```"):
 			inside = line == "```yml"
@@ -40,7 +40,7 @@ func documented(t *testing.T) (string, map[string][]keyDoc) {
 }
 
 func TestReferenceHasEveryKeyWithItsDefault(t *testing.T) {
-	_, docs := documented(t)
+	_, docs := documented(t, "configuration.md")
 	headings := map[string]string{"the top level": "The file", "workloads": "workload", "targets": "target", "slos": "slo"}
 	for _, s := range sections() {
 		t.Run(s.name, func(t *testing.T) {
@@ -62,8 +62,27 @@ func TestReferenceHasEveryKeyWithItsDefault(t *testing.T) {
 	}
 }
 
+func TestSweepReferenceHasEveryKeyWithItsDefault(t *testing.T) {
+	_, docs := documented(t, "sweep.md")
+	headings := map[string]string{"the top level": "The plan", "levels": "level"}
+	for _, s := range planSections() {
+		if s.name == "http_client_config" {
+			continue // told in the reference of configurations
+		}
+		t.Run(s.name, func(t *testing.T) {
+			heading := s.name
+			if h, ok := headings[s.name]; ok {
+				heading = h
+			}
+			if diff := cmp.Diff(s.keys, docs[heading], cmp.AllowUnexported(keyDoc{})); diff != "" {
+				t.Errorf("docs/sweep.md (-code +docs):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestReferenceHasEveryListInFull(t *testing.T) {
-	text, _ := documented(t)
+	text, _ := documented(t, "configuration.md")
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\n# ", " "), "`", "")
 	for name, list := range map[string][]string{
 		"DroppableFields": DroppableFields(), "OwnedFields": OwnedFields(), "ReservedLabels": ReservedLabels(),
@@ -75,7 +94,7 @@ func TestReferenceHasEveryListInFull(t *testing.T) {
 }
 
 func TestReferenceHasTheDefaultObjectives(t *testing.T) {
-	text, _ := documented(t)
+	text, _ := documented(t, "configuration.md")
 	_, rest, _ := strings.Cut(text, "The default objectives are\n\n```yml\n")
 	block, _, _ := strings.Cut(rest, "```")
 	c := mustParse(t, "targets: []\n"+block)

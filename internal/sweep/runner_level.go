@@ -40,7 +40,7 @@ func (l *level) run(ctx context.Context) (went LevelRun) {
 			went.Cut = errLost.Error()
 		}
 		if went.Cut == "" {
-			went.Cut = "not run"
+			went.Cut = cutUnfit
 		}
 		if went.Cut != CutInterrupted {
 			l.keep.noted(fmt.Sprintf("level %s: %s: %v", l.Level, went.Cut, err))
@@ -54,7 +54,7 @@ func (l *level) run(ctx context.Context) (went LevelRun) {
 	start := time.Now()
 	went.Start = l.clock.at(start)
 	if failed != nil && ctx.Err() == nil {
-		went.End, went.Cut = went.Start, "warm-up failed"
+		went.End, went.Cut = went.Start, cutWarmup
 		l.keep.noted(fmt.Sprintf("level %s: no request of the warm-up succeeded (%v): the level is not run", l.Level, failed.Err))
 		return went
 	}
@@ -100,6 +100,12 @@ func cutBy(ctx context.Context) string {
 
 // CutInterrupted is [LevelRun.Cut] of a level that was under way when the run was told to end.
 const CutInterrupted = "interrupted"
+
+// What [LevelRun.Cut] says of levels that were not run.
+const (
+	cutUnfit  = "not run"
+	cutWarmup = "warm-up failed"
+)
 
 // Stop is the cause to cancel a run's context with for another reason than that somebody wants it to end.
 type Stop struct {

@@ -302,7 +302,7 @@ func findTooFew(v *view, l *LevelSummary, _ *Run) string {
 
 func findNoP99(v *view, l *LevelSummary, _ *Run) string {
 	if need := needed(0.99); l.TTFT.P95.High.Known() && len(v.ok) < need {
-		return fmt.Sprintf("%s: too few for an upper bound of the p99, which needs %d", count(len(v.ok), "success"), need)
+		return fmt.Sprintf("fewer than the %d successes that an upper bound of the p99 needs", need)
 	}
 	return ""
 }

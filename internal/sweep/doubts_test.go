@@ -222,7 +222,7 @@ func TestDoubts(t *testing.T) {
 		},
 		{
 			name: "too few for a p99", level: Level{Concurrency: 1, PromptTokens: 64, OutputTokens: 16, Requests: 367},
-			notes: []string{"no_p99: 367 successes: too few for an upper bound of the p99, which needs 368"},
+			notes: []string{"no_p99: fewer than the 368 successes that an upper bound of the p99 needs"},
 		},
 		{
 			name: "few waves", level: Level{Concurrency: 64, PromptTokens: 64, OutputTokens: 16, Requests: 400},

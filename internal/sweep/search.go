@@ -3,6 +3,7 @@ package sweep
 import (
 	"fmt"
 	"math"
+	"time"
 )
 
 // Search finds the highest load that holds a plan's objectives: it doubles the load until a level fails, or halves it
@@ -27,7 +28,8 @@ type Step struct {
 const lowestRate = 0.01
 
 // Next tells the next step after some levels of one run have been measured, in the order of measurement. A level that
-// is not to be trusted is measured once more; if that is no better, the search ends and says so.
+// is not to be trusted is measured once more, longer if it had too few requests; if that is no better, the search ends
+// and says so.
 func (s Search) Next(measured []LevelSummary) Step {
 	c := s.curve(measured)
 	if c == nil {
@@ -71,7 +73,11 @@ func (s Search) again(c *curve, l *LevelSummary, measured []LevelSummary) Step {
 		}
 	}
 	if times < 2 {
-		return s.measure(load(l.Level), fmt.Sprintf("%s does not decide (%s): once more", l.Level.Load(), l.whyUndecided()))
+		step := s.measure(load(l.Level), fmt.Sprintf("%s does not decide (%s): once more", l.Level.Load(), l.whyUndecided()))
+		if l.has(KindTooFewRequests) {
+			step.lengthen(1.25 * float64(needed(0.95)) / float64(l.Requests-l.Failed))
+		}
+		return step
 	}
 	return done(fmt.Sprintf("%s does not decide, measured twice (%s): no ceiling can be named", l.Level.Load(), l.whyUndecided()))
 }
@@ -92,6 +98,14 @@ func (s Search) measure(load float64, why string) Step {
 		next.Rate = load
 	}
 	return Step{Level: next, Why: why}
+}
+
+// lengthen makes the level of a step at least so many times as long.
+func (s *Step) lengthen(times float64) {
+	times = math.Ceil(2*times) / 2
+	s.Level.Requests = int(math.Ceil(times * float64(s.Level.Requests)))
+	s.Level.Duration = time.Duration(times * float64(s.Level.Duration))
+	s.Why += fmt.Sprintf(", %g times as long", times)
 }
 
 func done(why string) Step { return Step{Done: true, Why: why} }

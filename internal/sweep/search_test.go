@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -101,6 +102,19 @@ func TestSearchAnywhere(t *testing.T) {
 		if most := int(math.Log2(ceiling)) + 2 + 4; len(loads) > most {
 			t.Errorf("ceiling %g took %d levels: %v", ceiling, len(loads), loads)
 		}
+	}
+}
+
+// A level of too few requests is measured again for so long that they suffice.
+func TestSearchLonger(t *testing.T) {
+	l := point{load: 1, p95: 0.1, low: 0.1, high: 0.1, doubt: KindTooFewRequests}.summary(0)
+	l.Level.Requests, l.Level.Duration = 60, 2*time.Minute
+	l.Requests, l.Failed = 49, 3
+	// 1.25·72/46 = 1.96, that is 2.
+	want := Step{Level: l.Level, Why: "c=1 does not decide (too few requests): once more, 2 times as long"}
+	want.Level.Requests, want.Level.Duration = 120, 4*time.Minute
+	if diff := cmp.Diff(want, Search{From: l.Level}.Next([]LevelSummary{l})); diff != "" {
+		t.Errorf("next (-want +got):\n%s", diff)
 	}
 }
 

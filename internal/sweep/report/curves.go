@@ -80,28 +80,38 @@ func (d *curves) tradeoffs(f *family) []*chart {
 func (d *curves) against(f *family, kind, title string, figures []figure, y func([]float64) axis) *chart {
 	c := &chart{name: f.kind + "-" + kind, title: title, x: levelAxis(f.axis, f.values()), spread: true, marks: f.marks()}
 	p := panel{height: panelHeight, bounds: d.bounds(figures)}
-	for _, of := range drawn(f, figures) {
-		for _, cu := range f.curves {
-			l := line{name: of.name, class: of.class, thin: of.thin, format: of.format}
-			if len(f.curves) > 1 {
-				l.name, l.class = cu.name, cu.class
-			}
-			for _, level := range cu.levels {
-				q := newPoint(f.value(level.Level), of.of(level), level)
-				q.ring = len(f.curves) > 1 && cu.best(level.Index)
-				l.points = append(l.points, q)
-			}
-			p.lines = append(p.lines, l)
-		}
-	}
-	if len(p.lines) == 1 {
-		p.lines[0].name = ""
-	}
+	p.lines = f.lines(drawn(f, figures), func(c *curve, of figure, l *sweep.LevelSummary) point {
+		q := newPoint(f.value(l.Level), of.of(l), l)
+		q.ring = len(f.curves) > 1 && c.best(l.Index)
+		return q
+	})
 	p.y = y(p.values())
 	c.panels = []panel{p}
 	c.tell(f, p.lines)
 	c.name += f.suffix()
 	return c
+}
+
+// lines is a line for each figure or, of several curves, for each curve; point is what a level becomes.
+func (f *family) lines(figures []figure, point func(*curve, figure, *sweep.LevelSummary) point) []line {
+	var all []line
+	for _, of := range figures {
+		for i := range f.curves {
+			c := &f.curves[i]
+			l := line{name: of.name, class: of.class, thin: of.thin, format: of.format}
+			if len(f.curves) > 1 {
+				l.name, l.class = c.name, c.class
+			}
+			for _, level := range c.levels {
+				l.points = append(l.points, point(c, of, level))
+			}
+			all = append(all, l)
+		}
+	}
+	if len(all) == 1 {
+		all[0].name = "" // the title names it
+	}
+	return all
 }
 
 // suffix tells apart the file names of families in the same respect.
@@ -179,43 +189,40 @@ func (d *curves) tradeoff(f *family, of latency) *chart {
 		title: indicatorName(of.indicator) + " against throughput",
 		note:  "Each point is a load. Where the line turns upwards, more load buys waiting instead of tokens.",
 	}
-	p := panel{height: panelHeight}
-	figures := []figure{of.figure(0.5, of.class+"1"), of.figure(0.95, of.class+"2")}
-	if len(f.curves) > 1 {
+	high := d.quantile(of)
+	figures := []figure{of.figure(0.5, of.class+"1"), of.figure(high, of.class+"2")}
+	if len(f.curves) > 1 || high == 0.5 {
 		figures = figures[1:]
-		c.title += ", p95"
+		c.title += ", " + percentile(high)
 	}
-	p.bounds = d.bounds(figures)
+	p := panel{height: panelHeight, bounds: d.bounds(figures)}
 	var rates []float64
-	for i, figure := range figures {
-		for _, cu := range f.curves {
-			l := line{name: figure.name, class: figure.class, format: figure.format}
-			if len(f.curves) > 1 {
-				l.name, l.class = cu.name, cu.class
+	p.lines = f.lines(figures, func(c *curve, of figure, l *sweep.LevelSummary) point {
+		q := newPoint(float64(l.OutputRate.Value), of.of(l), l)
+		q.interval = false
+		if of.quantile == high {
+			q.label, q.ring = short(f.value(l.Level)), c.best(l.Index)
+			if c.knee(l.Index) {
+				q.label += " knee"
 			}
-			for _, level := range cu.levels {
-				q := newPoint(float64(level.OutputRate.Value), figure.of(level), level)
-				q.interval = false
-				if i == len(figures)-1 {
-					q.label = short(f.value(level.Level))
-					q.ring = cu.best(level.Index)
-					if cu.knee(level.Index) {
-						q.label += " knee"
-					}
-				}
-				rates = append(rates, q.x)
-				l.points = append(l.points, q)
-			}
-			p.lines = append(p.lines, l)
 		}
-	}
-	if len(p.lines) == 1 {
-		p.lines[0].name = ""
-	}
+		rates = append(rates, q.x)
+		return q
+	})
 	c.x = linearAxis(rates, short)
 	c.x.name = "output tokens per second"
 	p.y = latencyAxis(p.values())
 	c.panels = []panel{p}
 	c.tellByLevel(f)
 	return c
+}
+
+// quantile is the percentile of a latency that there is an objective for, else the p95.
+func (d *curves) quantile(of latency) float64 {
+	for _, o := range d.objectives {
+		if o.Indicator == of.indicator {
+			return o.Quantile
+		}
+	}
+	return 0.95
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/llm-prober/llm_prober/internal/sweep"
 )
@@ -37,7 +38,7 @@ func heats(f *family) []heat {
 }
 
 func (f *family) heat(title string, of figure) heat {
-	h := heat{Title: title, Axis: f.axis}
+	h := heat{Title: title, Axis: strings.TrimSuffix(f.axis, " (concurrency)")}
 	xs := positive(f.values())
 	slices.Sort(xs)
 	xs = slices.Compact(xs)

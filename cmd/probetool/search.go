@@ -42,7 +42,7 @@ func searchCommand(parent *kingpin.CmdClause, model *modelFlags) (string, comman
 	s.results.flags(cmd)
 	if model != nil {
 		s.server.virtual()
-		model.flags(cmd)
+		model.flags(cmd, 0)
 		return cmd.FullCommand(), s.run
 	}
 	s.server.flags(cmd)

@@ -19,7 +19,8 @@ type modelFlags struct {
 	turnaround time.Duration
 }
 
-func (m *modelFlags) flags(cmd *kingpin.CmdClause) {
+// flags adds the parameters; turnaround is the default of the client's.
+func (m *modelFlags) flags(cmd *kingpin.CmdClause, turnaround time.Duration) {
 	v := vllmsim.DefaultModel()
 	duration := func(name, help string, is time.Duration, into *time.Duration) {
 		cmd.Flag(name, help).Default(is.String()).DurationVar(into)
@@ -35,7 +36,7 @@ func (m *modelFlags) flags(cmd *kingpin.CmdClause) {
 	duration("per-intake", "Time from a request's arrival until the scheduler knows of it, for each prompt token.", v.PerIntake, &m.PerIntake)
 	duration("window", "How long after a step began a request may still join it.", v.Window, &m.Window)
 	cmd.Flag("async", "Compose a step when the one before it begins (vLLM's --async-scheduling).").Default(fmt.Sprint(v.Async)).BoolVar(&m.Async)
-	duration("turnaround", "Time that the client needs, in a closed loop, from an answer's end to the next request.", 0, &m.turnaround)
+	duration("turnaround", "Time that the client needs, in a closed loop, from an answer's end to the next request.", turnaround, &m.turnaround)
 }
 
 // virtual is the server that the flags describe.
@@ -54,18 +55,21 @@ func simulateCommands(app *kingpin.Application) map[string]command {
 		f.loadFlags(cmd)
 		f.server.virtual()
 		cmd.Flag("timeout", "Time for one request.").Default(short(config.DefaultExperiment().Timeout)).DurationVar(&f.server.timeout)
-		f.model.flags(cmd)
+		f.model.flags(cmd, 0)
 		f.results.flags(cmd)
 		commands[cmd.FullCommand()] = f.run
 	}
 	run := &planRun{model: &modelFlags{}}
 	cmd := simulateCmd.Command("run", "Simulate a plan file; its target is not asked.")
 	cmd.Arg("plan", "Plan file; see docs/sweep.md.").Required().StringVar(&run.file)
-	run.model.flags(cmd)
+	run.model.flags(cmd, 0)
 	run.results.flags(cmd)
 	commands[cmd.FullCommand()] = run.run
-	name, search := searchCommand(simulateCmd, &modelFlags{})
-	commands[name] = search
+	search := func(c *kingpin.CmdClause) (string, command) { return searchCommand(c, &modelFlags{}) }
+	for _, add := range []func(*kingpin.CmdClause) (string, command){search, seedsCommand} {
+		name, run := add(simulateCmd)
+		commands[name] = run
+	}
 	return commands
 }
 

@@ -38,7 +38,7 @@ func golden(t *testing.T, file, got string) {
 func TestHelp(t *testing.T) {
 	for _, name := range []string{
 		"", "sweep", "sweep concurrency", "sweep rate", "sweep prompt-length", "sweep output-length", "sweep grid",
-		"sweep run", "sweep search", "sweep compare", "sweep report", "simulate", "simulate concurrency", "simulate run", "simulate search",
+		"sweep run", "sweep search", "sweep compare", "sweep report", "simulate", "simulate concurrency", "simulate run", "simulate search", "simulate seeds",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
@@ -303,6 +303,19 @@ func TestSimulate(t *testing.T) {
 	}
 	if code, _, stderr := outcome(t.Context(), "sweep", "run", "a/plan.yml"); code != exitUsage || stderr != "a/plan.yml:1: target: is missing\n" {
 		t.Errorf("sweep run: %d, %s", code, stderr)
+	}
+}
+
+// The published figures stand beside the model's, and one that is too far off is told.
+func TestSimulateSeeds(t *testing.T) {
+	code, stdout, stderr := outcome(t.Context(), "simulate", "seeds")
+	if code != exitOK || stderr != "" {
+		t.Errorf("%d, %s", code, stderr)
+	}
+	golden(t, "seeds.txt", stdout)
+	code, _, stderr = outcome(t.Context(), "simulate", "seeds", "--base=30ms")
+	if code != exitFailed || !strings.Contains(stderr, "probetool: concurrency: ") {
+		t.Errorf("with another model: %d, %s", code, stderr)
 	}
 }
 

@@ -283,27 +283,47 @@ func TestSizeIsBounded(t *testing.T) {
 			t.Errorf("%d bytes, want at most %d", n, most)
 		}
 	})
-	t.Run("a hundred thousand requests", func(t *testing.T) {
-		plan := newPlan("long")
-		plan.Levels = []sweep.Level{{Rate: 100, PromptTokens: 1, OutputTokens: 1}}
-		run := &sweep.Run{Plan: plan, Levels: []sweep.LevelRun{{Start: began(), End: began().Add(1000 * time.Second)}}}
-		for i := range 100_000 {
-			at := began().Add(time.Duration(i) * 10 * time.Millisecond)
-			r := sweep.Request{Sent: at, Started: at, FirstToken: at.Add(time.Duration(i%977) * time.Millisecond), Ended: at.Add(time.Second)}
+	for _, test := range []struct {
+		name         string
+		levels, each int
+		most         int
+	}{
+		{"a hundred thousand requests", 1, 100_000, 300 << 10},
+		{"a hundred levels", 100, 2000, 4 << 20},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			run, summary := manyRequests(test.levels, test.each)
+			var b bytes.Buffer
+			if err := Render(&b, run, summary); err != nil {
+				t.Fatal(err)
+			}
+			if b.Len() > test.most {
+				t.Errorf("%d bytes, want at most %d", b.Len(), test.most)
+			}
+		})
+	}
+}
+
+// manyRequests is a run of levels that have so many requests each, of which one in fifty failed.
+func manyRequests(levels, each int) (*sweep.Run, sweep.Summary) {
+	run, summary := &sweep.Run{Plan: newPlan("long")}, sweep.Summary{}
+	for l := range levels {
+		start := began().Add(time.Duration(l) * time.Hour)
+		at := sweep.Level{Rate: 100 + float64(l), PromptTokens: 1, OutputTokens: 1}
+		run.Plan.Levels = append(run.Plan.Levels, at)
+		run.Levels = append(run.Levels, sweep.LevelRun{Start: start, End: start.Add(time.Duration(each) * 10 * time.Millisecond)})
+		summary.Levels = append(summary.Levels, sweep.LevelSummary{Index: l, Level: at})
+		for i := range each {
+			at := start.Add(time.Duration(i) * 10 * time.Millisecond)
+			r := sweep.Request{Level: l, Sent: at, Started: at, FirstToken: at.Add(time.Duration(i%977) * time.Millisecond), Ended: at.Add(time.Second)}
 			if i%50 == 0 {
 				r.Reason, r.Error = prober.ReasonTimeout, "timeout"
 			}
 			run.Requests = append(run.Requests, r)
 		}
-		for i := range 1000 {
-			run.Queue = append(run.Queue, sweep.QueueSample{At: began().Add(time.Duration(i) * time.Second), Running: float64(i % 100), Waiting: float64(i % 7)})
+		for i := range each / 100 {
+			run.Queue = append(run.Queue, sweep.QueueSample{At: start.Add(time.Duration(i) * time.Second), Level: l, Running: float64(i % 100), Waiting: float64(i % 7)})
 		}
-		var b bytes.Buffer
-		if err := Render(&b, run, sweep.Summary{Levels: []sweep.LevelSummary{{Level: plan.Levels[0]}}}); err != nil {
-			t.Fatal(err)
-		}
-		if b.Len() > 300<<10 {
-			t.Errorf("%d bytes, want at most 300 KiB", b.Len())
-		}
-	})
+	}
+	return run, summary
 }

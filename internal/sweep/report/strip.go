@@ -9,23 +9,25 @@ import (
 )
 
 const (
-	maxDots     = 2000 // of a strip
-	maxFailures = 400  // drawn of a strip
+	maxDots     = 2000   // of a strip
+	maxAllDots  = 40_000 // of all strips of a run, which may have a hundred levels
+	maxFailures = 400    // drawn of a strip
 	stripHeight = 96.0
 )
 
 // stripCharts lists a chart of the requests over time for each level: warming up, bursts and failures show there.
 func stripCharts(levels []level, name namer) []*chart {
 	var all []*chart
+	most := min(maxDots, maxAllDots/max(len(levels), 1))
 	for i := range levels {
 		if l := &levels[i]; len(l.requests) > 0 && !l.Start.IsZero() {
-			all = append(all, l.stripChart(name(l.Level)))
+			all = append(all, l.stripChart(name(l.Level), most))
 		}
 	}
 	return all
 }
 
-func (l *level) stripChart(name string) *chart {
+func (l *level) stripChart(name string, most int) *chart {
 	c := &chart{name: fmt.Sprintf("requests-%d", l.Index+1), title: "TTFT of each request, " + name}
 	if len(l.Doubts) > 0 {
 		c.title += " ⚠"
@@ -56,9 +58,9 @@ func (l *level) stripChart(name string) *chart {
 	}
 	warm.at = slices.DeleteFunc(warm.at, func(at [2]float64) bool { return at[0] < begin })
 	var every int
-	good.at, every = thin(good.at, maxDots)
-	bad.at, _ = thin(bad.at, maxFailures)
-	given.at, _ = thin(given.at, maxFailures)
+	good.at, every = thin(good.at, most)
+	bad.at, _ = thin(bad.at, min(most, maxFailures))
+	given.at, _ = thin(given.at, min(most, maxFailures))
 	if len(good.at) < 300 {
 		good.class += " big"
 		warm.class += " big"

@@ -31,7 +31,8 @@ type CurveComparison struct {
 	Levels []LevelComparison `json:"levels"` // of loads that both runs measured, by rising load
 	OnlyA  []string          `json:"only_a,omitempty"`
 	OnlyB  []string          `json:"only_b,omitempty"`
-	// Peak compares the highest output rates at these loads; the two may be at different ones.
+	// Peak compares the highest output rates that were shown at these loads, those with the highest lower bound; the two
+	// may be at different loads.
 	Peak       MetricComparison `json:"peak"`
 	OperatingA Operating        `json:"operating_point_a"`
 	OperatingB Operating        `json:"operating_point_b"`
@@ -115,10 +116,24 @@ func compareCurves(a, b *curve) CurveComparison {
 		}
 	}
 	c.Peak = MetricComparison{Metric: rateMetric, A: unknown(), B: unknown(), Ratio: unknown(), Change: NotComparable}
-	if peakA, peakB := bothA.peak(), bothB.peak(); peakA != nil && peakB != nil {
+	if peakA, peakB := bothA.shown(), bothB.shown(); peakA != nil && peakB != nil {
 		c.Peak = compareMetrics(metrics()[0], peakA, peakB)
 	}
 	return c
+}
+
+// shown is the level whose output rate has the highest lower bound; the one of the highest rate if no bound is known.
+func (c *curve) shown() *LevelSummary {
+	var highest *LevelSummary
+	for _, l := range c.levels {
+		if l.OutputRate.Low.Known() && (highest == nil || l.OutputRate.Low > highest.OutputRate.Low) {
+			highest = l
+		}
+	}
+	if highest == nil {
+		return c.peak()
+	}
+	return highest
 }
 
 // at is the level of a curve that has the load of another; nil if there is none.

@@ -37,8 +37,8 @@ func clip(s string) string {
 	return s
 }
 
-// shown are the metrics of a comparison that its table shows.
-func shown() []string {
+// mainMetrics are the metrics of a comparison that its table shows.
+func mainMetrics() []string {
 	return []string{rateMetric, "ttft_p50", "ttft_p95", "itl_p50", "itl_p95", "duration_p50"}
 }
 
@@ -48,7 +48,7 @@ func (c *CurveComparison) write(b *strings.Builder) {
 	for _, l := range c.Levels {
 		first := l.Load
 		for _, m := range l.Metrics {
-			if slices.Contains(shown(), m.Metric) {
+			if slices.Contains(mainMetrics(), m.Metric) {
 				rows = append(rows, append([]string{first}, m.row()...))
 				first = ""
 			}

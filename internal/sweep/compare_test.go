@@ -89,6 +89,34 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// The peak is what a run has shown, not the highest of its chances.
+func TestComparePeak(t *testing.T) {
+	levels := func(rates ...Estimate) *curve {
+		c := &curve{}
+		for _, rate := range rates {
+			c.add(&LevelSummary{Level: Level{Concurrency: len(c.levels) + 1}, OutputRate: rate})
+		}
+		return c
+	}
+	for _, c := range []struct {
+		name   string
+		a, b   *curve
+		ratio  Figure
+		change Change
+	}{
+		{"the higher is known less well", levels(Estimate{900, 880, 920}, Estimate{910, 700, 1200}), levels(Estimate{450, 440, 460}, Estimate{500, 100, 900}), 0.5, Worse},
+		{"at different loads", levels(Estimate{900, 880, 920}, Estimate{800, 790, 810}), levels(Estimate{100, 90, 110}, Estimate{900, 880, 920}), 1, NoDifference},
+		{"no bounds", levels(Estimate{900, nan, nan}, Estimate{800, nan, nan}), levels(Estimate{100, nan, nan}, Estimate{450, nan, nan}), 0.5, NoDifference},
+		{"only where both measured", levels(Estimate{900, 880, 920}, Estimate{1800, 1790, 1810}), levels(Estimate{900, 880, 920}), 1, NoDifference},
+		{"nothing known", levels(unknown()), levels(unknown()), nan, NotComparable},
+	} {
+		got := compareCurves(c.a, c.b).Peak
+		if diff := cmp.Diff(c.ratio, got.Ratio.Value, nearly); diff != "" || got.Change != c.change {
+			t.Errorf("%s: %s; ratio (-want +got):\n%s", c.name, got.Change, diff)
+		}
+	}
+}
+
 // pair is two runs of which the second was on a server that is faster under load.
 func pair() (a, b *Run) {
 	grows := func(by float64) server {

@@ -316,8 +316,8 @@ func findFewWaves(v *view, l *LevelSummary, _ *Run) string {
 }
 
 // findSaturated looks for a queue that grows: of the time in which requests were sent, without the first mean
-// duration or half of it, the last third had more in flight than the one before and that more than the first, and
-// by more than Poisson arrivals differ by themselves.
+// duration or half of it, each third had more in flight than the one before, by more than Poisson arrivals differ by
+// themselves, and all together by three times that.
 func findSaturated(v *view, l *LevelSummary, _ *Run) string {
 	if v.level.Closed() || len(v.sent) < 2 {
 		return ""
@@ -332,7 +332,7 @@ func findSaturated(v *view, l *LevelSummary, _ *Run) string {
 	for i := range n {
 		n[i] = inFlight(v.sent, from.Add(time.Duration(i)*third), from.Add(time.Duration(i+1)*third))
 	}
-	if n[0] >= n[1] || n[1] >= n[2] || n[2]-n[0] < 3*math.Sqrt(n[0]) {
+	if n[1]-n[0] < math.Sqrt(n[0]) || n[2]-n[1] < math.Sqrt(n[1]) || n[2]-n[0] < 3*math.Sqrt(n[0]) {
 		return ""
 	}
 	return fmt.Sprintf("the queue was still growing (%.0f, %.0f, %.0f in flight in the thirds of the run): latencies are those of a run this long, and rise in a longer one",

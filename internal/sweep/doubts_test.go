@@ -217,6 +217,12 @@ func TestDoubts(t *testing.T) {
 			notes: []string{"saturated: the queue was still growing (", "few_waves: "},
 		},
 		{
+			name: "an open loop that has filled up", level: openLevel,
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) { slower(r, time.Duration(min(i, 1500))*2*time.Millisecond) })
+			},
+		},
+		{
 			name: "too few for a p95", level: Level{Concurrency: 1, PromptTokens: 64, OutputTokens: 16, Requests: 71},
 			doubts: []string{"too_few_requests: 71 successes: too few for a p95, which needs 72; measure longer"},
 		},

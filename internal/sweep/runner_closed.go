@@ -9,24 +9,28 @@ import (
 	"github.com/llm-prober/llm_prober/prober"
 )
 
+// fillEvery is the time between the first requests of two places of a closed loop: nobody can send all at once, and
+// who tries measures how long it takes.
+const fillEvery = 500 * time.Microsecond
+
 // runClosed keeps as many requests in flight as the level says: an answer's end sends the next request. It returns
 // when all have ended.
 func (l *level) runClosed(ctx context.Context, start time.Time) {
 	var begun atomic.Int64
 	var senders sync.WaitGroup
 	var over sync.Once
-	for range l.Concurrency {
+	for place := range l.Concurrency {
+		first := start.Add(time.Duration(place) * fillEvery)
 		senders.Go(func() {
-			l.sendInTurn(ctx, start, &begun)
+			l.sendInTurn(ctx, start, first, &begun)
 			over.Do(func() { l.enter(Answering) })
 		})
 	}
 	senders.Wait()
 }
 
-// sendInTurn sends one request after another until the level is over.
-func (l *level) sendInTurn(ctx context.Context, start time.Time, begun *atomic.Int64) {
-	due := start
+// sendInTurn sends one request after another, the first when it is due, until the level is over.
+func (l *level) sendInTurn(ctx context.Context, start, due time.Time, begun *atomic.Int64) {
 	for failures := 0; ; {
 		if l.Duration > 0 && due.Sub(start) >= l.Duration || l.Requests > 0 && begun.Add(1) > int64(l.Requests) {
 			return

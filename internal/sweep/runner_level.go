@@ -51,7 +51,7 @@ func (l *level) run(ctx context.Context) (went LevelRun) {
 
 	l.enter(WarmingUp)
 	failed := l.warmUp(ctx)
-	start := time.Now()
+	start := time.Now().Add(lead)
 	went.Start = l.clock.at(start)
 	if failed != nil && ctx.Err() == nil {
 		went.End, went.Cut = went.Start, cutWarmup
@@ -76,6 +76,9 @@ func (l *level) run(ctx context.Context) (went LevelRun) {
 	l.sampler.record(-1, nil)
 	return went
 }
+
+// lead is how long before a request is due its making begins.
+const lead = 20 * time.Millisecond
 
 // enter tells that the level has come to a phase.
 func (l *level) enter(phase Phase) { l.keep.entered(l.index, phase, l.clock.at(time.Now())) }

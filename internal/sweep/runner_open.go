@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// lead is how long before a request is due its making begins.
-const lead = 20 * time.Millisecond
-
 // runOpen sends requests at their times, whatever becomes of those before, and returns when all have ended. Times
 // are absolute: a request that we send late delays no other, and what we were too late for is sent at once, with
 // the delay on its record.

@@ -30,7 +30,10 @@ func TestClosedLoop(t *testing.T) {
 		if diff := cmp.Diff([]map[string]int{{"ok": 25}, {"ok": 3}}, []map[string]int{outcomes(first), outcomes(second)}); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		ended := map[time.Time]int{run.Levels[0].Start: 4}
+		ended := map[time.Time]int{}
+		for place := range 4 {
+			ended[run.Levels[0].Start.Add(time.Duration(place)*500*time.Microsecond)]++
+		}
 		for _, r := range first {
 			if ended[r.Scheduled] == 0 {
 				t.Errorf("a request was due at %v, when none had ended", r.Scheduled.Sub(run.Levels[0].Start))
@@ -213,7 +216,7 @@ func TestInterrupted(t *testing.T) {
 				}
 				n := &notes{hook: func(phase sweep.Phase) {
 					if phase == sweep.Loading {
-						time.AfterFunc(95*time.Millisecond, func() { cancel(c.cause) })
+						time.AfterFunc(115*time.Millisecond, func() { cancel(c.cause) })
 					}
 				}}
 				run := r.Run(ctx, n)

@@ -95,10 +95,12 @@ func logAxis(values []float64, format func(float64) string) axis {
 // ratioAxis has room for ratios, and always for 1 and something around it.
 func ratioAxis(values []float64) axis {
 	values = append(positive(values), 0.8, 1.25)
-	a := axis{log: true, format: func(v float64) string { return short(v) + "×" }}
 	low, high := slices.Min(values), slices.Max(values)
-	round := []float64{0.001, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1000}
-	a.low, a.high = round[0], round[len(round)-1]
+	round := []float64{0.8, 0.9, 1, 1.1, 1.25}
+	if low < 0.799 || high > 1.251 {
+		round = []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+	}
+	a := axis{log: true, low: round[0], high: round[len(round)-1], format: func(v float64) string { return short(v) + "×" }}
 	for _, v := range round {
 		if v <= low*1.001 {
 			a.low = v
@@ -109,6 +111,9 @@ func ratioAxis(values []float64) axis {
 		}
 	}
 	a.ticks = slices.DeleteFunc(round, func(v float64) bool { return v < a.low || v > a.high })
+	if len(a.ticks) > 7 {
+		a.ticks = slices.DeleteFunc(a.ticks, func(v float64) bool { e := math.Log10(v); return math.Abs(e-math.Round(e)) > 1e-9 })
+	}
 	return a
 }
 
@@ -150,6 +155,9 @@ func levelAxis(name string, values []float64) axis {
 // timeAxis goes from low to high, both in seconds since the start of a level.
 func timeAxis(low, high float64) axis {
 	a := axis{low: low, high: high, format: tickClock}
+	if high-low >= 300 {
+		a.format = tickMinutes
+	}
 	step := clockStep((high - low) / 8)
 	for t := math.Ceil(low/step) * step; t <= high; t += step {
 		a.ticks = append(a.ticks, t+0) // +0 makes 0 of -0

@@ -110,24 +110,22 @@ func newOutcome(c *sweep.CurveComparison, a, b *sweep.Run) outcome {
 	}
 	o := outcome{Curve: clean(c.Curve), Text: spoken(c.Text)}
 	better, worse := counts[sweep.Better], counts[sweep.Worse]
-	switch {
-	case better > 0 && worse > 0:
-		o.Class, o.Sign, o.Head = "warn", "▲", "B is better in some figures and worse in others"
-	case better > 0:
-		o.Class, o.Sign, o.Head = "good", "✔", "B is better"
-	case worse > 0:
-		o.Class, o.Sign, o.Head = "bad", "✖", "B is worse"
-	case counts[sweep.NoDifference] > 0:
-		o.Class, o.Sign, o.Head = "plain", "=", "No difference shown"
+	loadA, loadB := loadAt(a, c.OperatingA.Best), loadAt(b, c.OperatingB.Best)
+	judged := len(c.OperatingA.Objectives) > 0 && len(c.OperatingA.Levels)+len(c.OperatingB.Levels) > 2
+	switch more := howMuch(b, c.OperatingB.Best) - howMuch(a, c.OperatingA.Best); {
+	case judged && more > 0:
+		o.Class, o.Sign, o.Head = "good", "✔", "B holds the objectives "+upTo(loadB, &c.OperatingB)+", A "+upTo(loadA, &c.OperatingA)
+	case judged && more < 0:
+		o.Class, o.Sign, o.Head = "bad", "✖", "B holds the objectives "+upTo(loadB, &c.OperatingB)+", A "+upTo(loadA, &c.OperatingA)
 	default:
-		o.Class, o.Sign, o.Head = "plain", "?", "Nothing can be compared"
+		o.Class, o.Sign, o.Head = countedHead(better, worse, counts[sweep.NoDifference])
 	}
 	o.Numbers = []headline{
 		{Name: "peak output tok/s", Value: formatRate(float64(c.Peak.A.Value)) + " → " + formatRate(float64(c.Peak.B.Value)), Note: ratioText(c.Peak.Ratio)},
 	}
-	if len(c.OperatingA.Objectives) > 0 && len(c.OperatingA.Levels)+len(c.OperatingB.Levels) > 2 {
+	if judged {
 		o.Numbers = append(o.Numbers, headline{
-			Name: "operating point", Value: loadAt(a, c.OperatingA.Best) + " → " + loadAt(b, c.OperatingB.Best),
+			Name: "operating point", Value: loadA + " → " + loadB,
 			Note: clean(strings.Join(c.OperatingA.Objectives, ", ")),
 		})
 	}
@@ -138,6 +136,41 @@ func newOutcome(c *sweep.CurveComparison, a, b *sweep.Run) outcome {
 			headline{Name: "no difference shown", Value: thousands(counts[sweep.NoDifference])})
 	}
 	return o
+}
+
+// countedHead says what came of the figures of a curve whose operating points say nothing.
+func countedHead(better, worse, same int) (class, sign, head string) {
+	switch {
+	case better > 0 && worse > 0:
+		return "warn", "▲", "B is better in some figures and worse in others"
+	case better > 0:
+		return "good", "✔", "B is better"
+	case worse > 0:
+		return "bad", "✖", "B is worse"
+	case same > 0:
+		return "plain", "=", "No difference shown"
+	}
+	return "plain", "?", "Nothing can be compared"
+}
+
+// howMuch is the load of a level of a run as a number, 0 if there is no such level.
+func howMuch(run *sweep.Run, index int) float64 {
+	if index < 0 || index >= len(run.Plan.Levels) {
+		return 0
+	}
+	l := run.Plan.Levels[index]
+	return max(float64(l.Concurrency), l.Rate)
+}
+
+// upTo says as far as where an operating point is known.
+func upTo(load string, o *sweep.Operating) string {
+	switch {
+	case o.Best < 0:
+		return "at no load"
+	case !o.Bracketed:
+		return "up to " + load + " at least"
+	}
+	return "up to " + load
 }
 
 // loadAt is the load of a level of a run; "none" if there is no such level.

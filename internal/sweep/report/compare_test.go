@@ -47,6 +47,8 @@ func TestComparisonSaysWhichIsBetter(t *testing.T) {
 	}{
 		{"a slower B", modelRun(plan), slower(plan, 1.5), "B is worse"},
 		{"a faster B", slower(plan, 1.5), modelRun(plan), "B is better"},
+		{"a B too slow for the objectives", modelRun(plan), slower(plan, 10), "✖ B holds the objectives at no load, A up to c=8 at least"},
+		{"a B fast enough for the objectives", slower(plan, 10), modelRun(plan), "✔ B holds the objectives up to c=8 at least, A at no load"},
 		{"the same twice", modelRun(plan), modelRun(plan), "No difference shown"},
 		{"nothing in common", modelRun(plan), modelRun(ratePlan(4, 2)), "there is nothing to compare"},
 	}

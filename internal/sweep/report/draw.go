@@ -194,12 +194,13 @@ func (d *drawing) abscissa() {
 		}
 		d.line("base", x, d.bottom, x, d.bottom+4)
 		half := width(name, smallText) / 2
-		room := box{x - half - 2, 0, x + half + 2, 1}
+		at := min(x, chartWidth-half-2)
+		room := box{at - half - 2, 0, at + half + 2, 1}
 		if slices.ContainsFunc(taken, room.touches) {
 			continue
 		}
 		taken = append(taken, room)
-		d.text(x, d.bottom+tickRoom-1, class, "middle", name)
+		d.text(at, d.bottom+tickRoom-1, class, "middle", name)
 	}
 	if d.x.name != "" {
 		d.text((d.left+d.right)/2, d.bottom+tickRoom+nameRoom-2, "axis", "middle", d.x.name)

@@ -76,13 +76,11 @@ func tickSeconds(v float64) string {
 // short writes a round number without zeros after its last digit.
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-// tickClock writes a time since the start of a level: 30 s, 5 min.
-func tickClock(v float64) string {
-	if math.Abs(v) >= 300 && math.Mod(v, 60) == 0 {
-		return short(v/60) + nbsp + "min"
-	}
-	return short(v) + nbsp + "s"
-}
+// tickClock writes a time since the start of a level: 30 s.
+func tickClock(v float64) string { return short(v) + nbsp + "s" }
+
+// tickMinutes does the same for a long level: 5 min.
+func tickMinutes(v float64) string { return short(v/60) + nbsp + "min" }
 
 // formatRate writes a rate or a mean with three significant digits.
 func formatRate(v float64) string { return orUnknown(v, 3) }

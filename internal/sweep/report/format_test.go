@@ -24,7 +24,7 @@ func TestFormats(t *testing.T) {
 		{tickSeconds(0.0005), "500 µs"},
 		{tickSeconds(1.5), "1.5 s"},
 		{tickClock(90), "90 s"},
-		{tickClock(600), "10 min"},
+		{tickMinutes(600), "10 min"},
 		{formatRate(854.6), "855"},
 		{formatRate(12345.6), "12346"},
 		{formatMean(512), "512"},

@@ -152,7 +152,11 @@ func (d *drawing) ends(p *panel, top float64) []box {
 	for _, l := range p.lines {
 		for _, q := range slices.Backward(l.points) {
 			if l.name != "" && !l.plain && d.x.shows(q.x) && p.y.shows(q.y) {
-				all = append(all, end{l.name, l.class, d.px(q.x) + 8, p.py(q.y, top) + 4})
+				away := 8.0
+				if q.ring {
+					away = 12
+				}
+				all = append(all, end{l.name, l.class, d.px(q.x) + away, p.py(q.y, top) + 4})
 				break
 			}
 		}

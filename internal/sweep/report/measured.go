@@ -106,10 +106,10 @@ func clientFacts(f *sweep.Facts) facts {
 	var all facts
 	all.add("measured by", f.Tool)
 	all.add("on", f.Host)
-	if !f.Began.IsZero() {
+	if !f.Began.IsZero() && f.Virtual == "" {
 		all.add("began", f.Began.UTC().Format(time.RFC3339))
 	}
-	if !f.Ended.IsZero() {
+	if !f.Ended.IsZero() && f.Virtual == "" {
 		all.add("ended", f.Ended.UTC().Format(time.RFC3339))
 	}
 	return all

@@ -178,11 +178,14 @@ func about(run *sweep.Run) []string {
 	if run.Facts.URL != "" {
 		add(cleanURL(run.Facts.URL))
 	}
-	if !run.Facts.Began.IsZero() {
+	virtual := ""
+	if run.Facts.Virtual != "" {
+		virtual = " of virtual time"
+	} else if !run.Facts.Began.IsZero() {
 		add(run.Facts.Began.UTC().Format("2006-01-02 15:04 UTC"))
 	}
 	if took := run.Facts.Ended.Sub(run.Facts.Began); !run.Facts.Ended.IsZero() && took > 0 {
-		add("took " + formatSpan(took))
+		add("took " + formatSpan(took) + virtual)
 	}
 	n := 0
 	for i := range run.Requests {

@@ -1,0 +1,281 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/llm-prober/llm_prober/internal/vllmsim"
+)
+
+// Fit is a model of a server, found from a run on it.
+type Fit struct {
+	Model      vllmsim.Model
+	Turnaround time.Duration // of the client that measured
+	Parameters []Parameter   // of the model, with their errors
+	Steps      int           // of the engine that were made out
+	Used       int           // of them, whose time is known and served the fit
+	Residual   float64       // mean absolute difference between a step and the model's, in seconds
+	Step       float64       // mean time of a step, in seconds, to hold the residual against
+	Notes      []string      // what the run could not tell, in sentences
+}
+
+// Parameter is one parameter of a fitted model.
+type Parameter struct {
+	Name  string  // as a flag of probetool simulate: "per-prefill"
+	Unit  string  // "s", "s/token", "s/request", "requests" or "tokens"
+	Value float64 // where the run does not tell: 0 of a cost, and of a limit more than any run reaches
+	Error float64 // standard error; NaN where there is none
+	Note  string  // why the value is what it is; empty: it was measured
+}
+
+// Known reports whether the run tells the parameter.
+func (p Parameter) Known() bool { return p.Note == "" }
+
+// fewSteps is how many steps a fit needs.
+const fewSteps = 50
+
+// FitModel finds the model of the server that a run was on. Tokens that arrive together are of one engine step, so the
+// run tells how long each step took, how many requests decoded in it and which prompts ended in it. It fails if the
+// run shows too few steps: it needs requests that decode beside each other, one token an event.
+func FitModel(run *Run) (*Fit, error) {
+	var traces []*trace
+	for i := range run.Levels {
+		if t := traceLevel(run, i); t != nil {
+			traces = append(traces, t)
+		}
+	}
+	f := &Fit{}
+	for _, t := range traces {
+		f.Steps += len(t.steps)
+	}
+	budget, budgetNote := findBudget(traces)
+	steps := observed(traces, budget)
+	if len(steps) < fewSteps {
+		return nil, fmt.Errorf("%d of %d engine steps could be told apart, which is too few for a model: it needs at least %d, of requests that send one token an event", len(steps), f.Steps, fewSteps)
+	}
+	woken := wokenBy(traces, budget)
+	if prefills(steps) < fewSteps/5 && len(woken) > 0 {
+		f.Notes = append(f.Notes, "hardly a step had prefill beside decoding, so the costs of prefill and admission are from the TTFT of requests that met an idle server, and hold the way there as well; levels of more concurrency tell them apart")
+		for _, w := range woken {
+			steps = append(steps, w.observation)
+		}
+		woken = nil
+	}
+	s := solve(steps)
+	f.Used, f.Residual, f.Step = len(steps), meanAbsolute(s.residuals), meanTime(steps)
+	f.costs(s)
+	f.intake(woken)
+	f.cap(run)
+	f.budget(budget, budgetNote)
+	f.Turnaround = turnaround(run)
+	f.Model.KVTokens = ample
+	f.Model.Window = time.Millisecond
+	return f, f.scheduling(run)
+}
+
+// ample is a KV cache that never binds: where the real one does, the running cap has it.
+const ample = 1 << 30
+
+// observed lists the steps whose time is known, under a budget.
+func observed(traces []*trace, budget int) (all []observation) {
+	for _, t := range traces {
+		t.prefill(budget)
+		all = append(all, t.busy()...)
+	}
+	return all
+}
+
+func wokenBy(traces []*trace, budget int) (all []woken) {
+	for _, t := range traces {
+		all = append(all, t.idle(budget)...)
+	}
+	return all
+}
+
+// prefills counts the steps that had prefill.
+func prefills(steps []observation) (n int) {
+	for _, s := range steps {
+		if s.work.Prefill > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func meanTime(steps []observation) (mean float64) {
+	for _, s := range steps {
+		mean += s.seconds / float64(len(steps))
+	}
+	return mean
+}
+
+// Bounds of the budgets that are tried: from vLLM's smallest in use to more than any.
+const smallestBudget, largestBudget = 128, 1 << 17
+
+// findBudget finds the token budget: the power of two that explains the times of the steps best. The note tells if a
+// larger one explains them as well.
+func findBudget(traces []*trace) (budget int, note string) {
+	least := 0
+	for _, t := range traces {
+		least = max(least, t.leastBudget())
+	}
+	loss := func(budget int) float64 { return meanAbsolute(solve(observed(traces, budget)).residuals) }
+	budget = largestBudget
+	endless := loss(budget)
+	best := endless
+	for candidate := smallestBudget; candidate < largestBudget; candidate *= 2 {
+		if candidate < least {
+			continue
+		}
+		if l := loss(candidate); l < best {
+			budget, best = candidate, l
+		}
+	}
+	const clearly = 0.9
+	if !(best < clearly*endless) {
+		return largestBudget, fmt.Sprintf("no prompt was seen to be cut; at least %d", least)
+	}
+	return budget, ""
+}
+
+// costs takes over what a step costs.
+func (f *Fit) costs(s solution) {
+	for _, p := range []struct {
+		cost cost
+		name string
+		unit string
+		into *time.Duration
+	}{
+		{costBase, "base", "s", &f.Model.Base},
+		{costPrefill, "per-prefill", "s/token", &f.Model.PerPrefill},
+		{costDecode, "per-decode", "s/request", &f.Model.PerDecode},
+		{costContext, "per-context", "s/token", &f.Model.PerContext},
+		{costAdmission, "per-admission", "s/request", &f.Model.PerAdmission},
+	} {
+		*p.into = time.Duration(math.Round(s.value[p.cost] * float64(time.Second)))
+		err := s.err[p.cost]
+		if s.status[p.cost] != "" {
+			err = math.NaN()
+		}
+		f.Parameters = append(f.Parameters, Parameter{p.name, p.unit, s.value[p.cost], err, s.status[p.cost]})
+	}
+	if s.status[costAdmission] == notApart {
+		f.Notes = append(f.Notes, "prefill and admission are not to be told apart, since all prompts were equally long: the cost of admission is in that of prefill, and a prediction for other lengths will be off; add levels of another prompt length")
+	}
+}
+
+// intake finds what a prompt token takes on its way to the scheduler: how much longer the TTFT of requests that met an
+// idle server was than their step, and how that grows with the prompt. What does not grow is the network's.
+func (f *Fit) intake(all []woken) {
+	p := Parameter{Name: "per-intake", Unit: "s/token", Error: math.NaN(), Note: "no requests with prompts of several lengths met an idle server"}
+	var extra []observation
+	lengths := map[int]bool{}
+	for _, w := range all {
+		lengths[w.prompt] = true
+		extra = append(extra, observation{w.seconds - f.Model.StepTime(w.work).Seconds(), vllmsim.Work{Prefill: w.prompt}})
+	}
+	if len(lengths) > 1 {
+		values, errs, _ := robust(extra, []cost{costBase, costPrefill})
+		if p.Note = ""; values[1] > significant*errs[1] {
+			p.Value, p.Error = values[1], errs[1]
+		} else {
+			p.Note = notSeen
+		}
+	}
+	f.Model.PerIntake = time.Duration(math.Round(p.Value * float64(time.Second)))
+	f.Parameters = append(f.Parameters, p)
+}
+
+// cap finds how many requests run at once: the most that ran in a level while others waited, if that many, or nearly,
+// did most of that time. In a level below the cap requests wait for the token budget, at any number running.
+func (f *Fit) cap(run *Run) {
+	const fewSamples, nearly = 5, 0.9
+	most, highest := 0.0, 0.0
+	for level := range run.Levels {
+		var busy []float64
+		for _, s := range run.Queue {
+			if s.Level == level && s.Running > 0 {
+				most = max(most, s.Running)
+				if s.Waiting > 0 {
+					busy = append(busy, s.Running)
+				}
+			}
+		}
+		if len(busy) == 0 {
+			continue
+		}
+		top, full := slices.Max(busy), 0
+		for _, running := range busy {
+			if running >= nearly*top {
+				full++
+			}
+		}
+		if full >= fewSamples && 2*full >= len(busy) {
+			highest = max(highest, top)
+		}
+	}
+	p := Parameter{Name: "running-cap", Unit: "requests", Value: highest, Error: math.NaN()}
+	if highest < most || highest == 0 {
+		p.Value, p.Note = unbounded, fmt.Sprintf("requests hardly waited for a place; at least %.0f", most)
+	}
+	f.Model.RunningCap = int(p.Value)
+	f.Parameters = append(f.Parameters, p)
+}
+
+// unbounded is a running cap that no experiment reaches.
+const unbounded = 1 << 16
+
+func (f *Fit) budget(budget int, note string) {
+	f.Model.TokenBudget = budget
+	f.Parameters = append(f.Parameters, Parameter{Name: "token-budget", Unit: "tokens", Value: float64(budget), Error: math.NaN(), Note: note})
+}
+
+// turnaround is what the client needed in closed loops, from an answer's end to the next request.
+func turnaround(run *Run) time.Duration {
+	var all []float64
+	for i := range run.Requests {
+		r := &run.Requests[i]
+		if !r.Warmup && r.Level < len(run.Plan.Levels) && run.Plan.Levels[r.Level].Closed() && r.Scheduled.After(run.Levels[r.Level].Start) && !r.Sent.IsZero() {
+			all = append(all, r.Sent.Sub(r.Scheduled).Seconds())
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return time.Duration(stat.Quantile(0.5, stat.Empirical, all, nil) * float64(time.Second))
+}
+
+// scheduling finds whether steps are composed ahead: which of the two predicts the run's own TTFT better.
+func (f *Fit) scheduling(run *Run) error {
+	var off [2]float64
+	for i, async := range []bool{false, true} {
+		f.Model.Async = async
+		predictions, err := f.Predict(run)
+		if err != nil {
+			return err
+		}
+		for _, p := range predictions {
+			if ratio := p.TTFT50.Ratio(); ratio > 0 {
+				off[i] += math.Abs(math.Log(ratio))
+			}
+		}
+	}
+	p := Parameter{Name: "async", Value: 1, Error: math.NaN()}
+	if off[0] <= off[1] {
+		p.Value, f.Model.Async = 0, false
+	}
+	if math.Abs(off[0]-off[1]) < 0.02*float64(len(run.Levels)) {
+		p.Note = "makes no difference in this run"
+	}
+	f.Parameters = append(f.Parameters, p)
+	return nil
+}
+
+// errNoLevels is the error of a run that has nothing to be predicted.
+var errNoLevels = errors.New("the run has no levels")

@@ -1,0 +1,51 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+)
+
+// Prediction is a level as it was measured and as a fitted model has it.
+type Prediction struct {
+	Level  Level
+	TTFT50 Pair // seconds
+	TTFT95 Pair
+	ITL50  Pair
+	ITL95  Pair
+	Rate   Pair // output tokens a second
+}
+
+// Pair is a figure as measured and as predicted.
+type Pair struct{ Measured, Predicted Figure }
+
+// Ratio is predicted over measured.
+func (p Pair) Ratio() float64 { return float64(p.Predicted / p.Measured) }
+
+// Predict simulates the plan of a run on the fitted model, level by level. Levels that the run cut short are
+// predicted as they were planned.
+func (f *Fit) Predict(run *Run) ([]Prediction, error) {
+	if len(run.Levels) == 0 {
+		return nil, errNoLevels
+	}
+	plan := run.Plan
+	plan.Levels = plan.Levels[:len(run.Levels)]
+	simulated, err := Simulate(context.Background(), plan, Virtual{Model: f.Model, Turnaround: f.Turnaround}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("simulating the run: %w", err)
+	}
+	measured, predicted := Summarize(run), Summarize(simulated)
+	var all []Prediction
+	for i, m := range measured.Levels {
+		p := predicted.Levels[i]
+		pair := func(figure func(LevelSummary) Estimate) Pair { return Pair{figure(m).Value, figure(p).Value} }
+		all = append(all, Prediction{
+			Level:  m.Level,
+			TTFT50: pair(func(l LevelSummary) Estimate { return l.TTFT.P50 }),
+			TTFT95: pair(func(l LevelSummary) Estimate { return l.TTFT.P95 }),
+			ITL50:  pair(func(l LevelSummary) Estimate { return l.ITL.P50 }),
+			ITL95:  pair(func(l LevelSummary) Estimate { return l.ITL.P95 }),
+			Rate:   pair(func(l LevelSummary) Estimate { return l.OutputRate }),
+		})
+	}
+	return all, nil
+}

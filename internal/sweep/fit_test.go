@@ -1,0 +1,184 @@
+package sweep
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llm-prober/llm_prober/internal/vllmsim"
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// fitPlan separates all costs: prompts of several lengths, some alone.
+func fitPlan() Plan {
+	p := Plan{Warmup: 2, Settle: time.Minute, Seed: 5}
+	for _, prompt := range []int{128, 512, 3000} {
+		for _, concurrency := range []int{1, 6, 48} {
+			p.Levels = append(p.Levels, Level{Concurrency: concurrency, PromptTokens: prompt, OutputTokens: 96, Requests: 10 + 4*concurrency})
+		}
+	}
+	p.Levels = append(p.Levels,
+		Level{Concurrency: 96, PromptTokens: 256, OutputTokens: 128, Requests: 400},
+		Level{Rate: 3, Arrival: prober.Poisson, PromptTokens: 512, OutputTokens: 64, Requests: 200},
+	)
+	return p
+}
+
+func fitModel() vllmsim.Model {
+	m := vllmsim.DefaultModel()
+	m.RunningCap, m.KVTokens = 60, 1<<20
+	return m
+}
+
+// shaken is a run whose tokens arrive a little late, as they do from a real server: each by a time of its own.
+func shaken(run *Run, mean time.Duration) *Run {
+	random := rand.New(rand.NewPCG(11, 2))
+	for i := range run.Requests {
+		r := &run.Requests[i]
+		at := r.FirstToken
+		late := func() time.Duration { return time.Duration(random.ExpFloat64() * float64(mean)) }
+		last := at.Add(late())
+		r.FirstToken = last
+		for g, gap := range r.Gaps {
+			at = at.Add(time.Duration(gap * float64(time.Second)))
+			arrived := at.Add(late())
+			r.Gaps[g] = microseconds(max(0, arrived.Sub(last)))
+			last = last.Add(time.Duration(r.Gaps[g] * float64(time.Second)))
+		}
+		r.LastToken = last
+	}
+	return run
+}
+
+func fitted(t *testing.T, plan Plan, m vllmsim.Model) (*Fit, *Run) {
+	t.Helper()
+	run := shaken(simulated(t, t.Context(), plan, Virtual{Model: m, Turnaround: 2 * time.Millisecond}), 100*time.Microsecond)
+	f, err := FitModel(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range f.Parameters {
+		t.Logf("%-14s %12.6g ± %-12.4g %s %s", p.Name, p.Value, p.Error, p.Unit, p.Note)
+	}
+	t.Logf("%d of %d steps, residual %.3g of %.3g; %q", f.Used, f.Steps, f.Residual, f.Step, f.Notes)
+	return f, run
+}
+
+func TestFitRecoversTheModel(t *testing.T) {
+	for _, async := range []bool{true, false} {
+		m := fitModel()
+		m.Async = async
+		f, run := fitted(t, fitPlan(), m)
+		for _, c := range []struct {
+			name string
+			want float64
+		}{
+			{"base", m.Base.Seconds()},
+			{"per-decode", m.PerDecode.Seconds()},
+			{"per-context", m.PerContext.Seconds()},
+			{"per-prefill", m.PerPrefill.Seconds()},
+			{"per-admission", m.PerAdmission.Seconds()},
+			{"per-intake", m.PerIntake.Seconds()},
+			{"running-cap", 60},
+			{"token-budget", 2048},
+			{"async", map[bool]float64{true: 1}[async]},
+		} {
+			p := f.parameter(t, c.name)
+			bound := 1e-9
+			if !math.IsNaN(p.Error) {
+				bound = 3 * p.Error
+			}
+			if !p.Known() || !(math.Abs(p.Value-c.want) <= bound) || !math.IsNaN(p.Error) && p.Error > 0.05*c.want {
+				t.Errorf("async %v: %s is %.6g ± %.2g (%s), want %.6g", async, c.name, p.Value, p.Error, p.Note, c.want)
+			}
+		}
+		if got := f.Turnaround; got != 2*time.Millisecond {
+			t.Errorf("turnaround is %v", got)
+		}
+		predictions, err := f.Predict(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range predictions {
+			for what, pair := range map[string]Pair{"TTFT p50": p.TTFT50, "ITL p50": p.ITL50, "ITL p95": p.ITL95, "rate": p.Rate} {
+				if off := math.Abs(pair.Ratio() - 1); !(off < 0.04) {
+					t.Errorf("async %v, %s: %s was %.4g, predicted %.4g", async, p.Level, what, pair.Measured, pair.Predicted)
+				}
+			}
+		}
+	}
+}
+
+func (f *Fit) parameter(t *testing.T, name string) Parameter {
+	t.Helper()
+	for _, p := range f.Parameters {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no parameter %s", name)
+	return Parameter{}
+}
+
+func TestFitSaysWhatItCannotTell(t *testing.T) {
+	m := fitModel()
+	m.RunningCap, m.TokenBudget = 256, 8192
+	alone := Level{Concurrency: 1, PromptTokens: 512, OutputTokens: 64, Requests: 20}
+	several := Level{Concurrency: 12, PromptTokens: 512, OutputTokens: 64, Requests: 100}
+	for _, c := range []struct {
+		name    string
+		levels  []Level
+		unknown []string
+		note    string
+	}{
+		{
+			"one request at a time", []Level{alone},
+			[]string{"per-decode", "per-context", "per-admission", "per-intake", "running-cap", "token-budget", "async"},
+			"from the TTFT of requests that met an idle server",
+		},
+		{
+			"prompts of one length", []Level{alone, several},
+			[]string{"per-context", "per-admission", "per-intake", "running-cap", "token-budget", "async"},
+			"prefill and admission are not to be told apart",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, run := fitted(t, Plan{Levels: c.levels, Seed: 1}, m)
+			var unknown []string
+			for _, p := range f.Parameters {
+				if !p.Known() {
+					unknown = append(unknown, p.Name)
+				}
+			}
+			if diff := cmp.Diff(c.unknown, unknown); diff != "" {
+				t.Errorf("unknown (-want +got):\n%s", diff)
+			}
+			if !strings.Contains(strings.Join(f.Notes, "\n"), c.note) {
+				t.Errorf("notes: %q", f.Notes)
+			}
+			predictions, err := f.Predict(run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range predictions { // the same shape as was measured is predicted all the same
+				for what, pair := range map[string]Pair{"TTFT p50": p.TTFT50, "ITL p50": p.ITL50, "rate": p.Rate} {
+					if off := math.Abs(pair.Ratio() - 1); !(off < 0.05) {
+						t.Errorf("%s: %s was %.4g, predicted %.4g", p.Level, what, pair.Measured, pair.Predicted)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestFitNeedsSteps(t *testing.T) {
+	run := simulated(t, t.Context(), Plan{Levels: []Level{{Concurrency: 4, PromptTokens: 512, OutputTokens: 2, Requests: 40}}}, Virtual{Model: fitModel()})
+	_, err := FitModel(run)
+	if err == nil || !strings.Contains(err.Error(), "engine steps could be told apart, which is too few for a model") {
+		t.Errorf("error: %v", err)
+	}
+}

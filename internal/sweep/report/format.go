@@ -74,7 +74,12 @@ func tickSeconds(v float64) string {
 }
 
 // short writes a round number without zeros after its last digit.
-func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+func short(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e12 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 6, 64)
+}
 
 // tickClock writes a time since the start of a level: 30 s.
 func tickClock(v float64) string { return short(v) + nbsp + "s" }

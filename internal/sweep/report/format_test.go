@@ -25,6 +25,8 @@ func TestFormats(t *testing.T) {
 		{tickSeconds(1.5), "1.5 s"},
 		{tickClock(90), "90 s"},
 		{tickMinutes(600), "10 min"},
+		{short(1048576), "1048576"},
+		{short(0.1 + 0.2), "0.3"},
 		{formatRate(854.6), "855"},
 		{formatRate(12345.6), "12346"},
 		{formatMean(512), "512"},

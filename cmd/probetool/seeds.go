@@ -77,5 +77,13 @@ func withUnit(v float64, unit string) string {
 	if unit == "s" && v < 1 {
 		return millis(time.Duration(v * float64(time.Second)))
 	}
-	return fmt.Sprintf("%.3g %s", v, unit)
+	return threeDigits(v) + " " + unit
+}
+
+// threeDigits writes a number to three digits, or whole.
+func threeDigits(v float64) string {
+	if math.Abs(v) >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }

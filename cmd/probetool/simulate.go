@@ -66,7 +66,7 @@ func simulateCommands(app *kingpin.Application) map[string]command {
 	run.results.flags(cmd)
 	commands[cmd.FullCommand()] = run.run
 	search := func(c *kingpin.CmdClause) (string, command) { return searchCommand(c, &modelFlags{}) }
-	for _, add := range []func(*kingpin.CmdClause) (string, command){search, seedsCommand} {
+	for _, add := range []func(*kingpin.CmdClause) (string, command){search, seedsCommand, fitCommand} {
 		name, run := add(simulateCmd)
 		commands[name] = run
 	}

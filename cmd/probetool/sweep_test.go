@@ -38,7 +38,7 @@ func golden(t *testing.T, file, got string) {
 func TestHelp(t *testing.T) {
 	for _, name := range []string{
 		"", "sweep", "sweep concurrency", "sweep rate", "sweep prompt-length", "sweep output-length", "sweep grid",
-		"sweep run", "sweep search", "sweep compare", "sweep report", "simulate", "simulate concurrency", "simulate run", "simulate search", "simulate seeds",
+		"sweep run", "sweep search", "sweep compare", "sweep report", "simulate", "simulate concurrency", "simulate run", "simulate search", "simulate seeds", "simulate fit",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
@@ -324,6 +324,43 @@ func TestSimulateSeeds(t *testing.T) {
 	code, _, stderr = outcome(t.Context(), "simulate", "seeds", "--base=30ms")
 	if code != exitFailed || !strings.Contains(stderr, "probetool: concurrency: ") {
 		t.Errorf("with another model: %d, %s", code, stderr)
+	}
+}
+
+// A model that is fitted to a simulated run is the one that was simulated, and its flags run.
+func TestSimulateFit(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if code, _, stderr := outcome(t.Context(), "simulate", "grid", "--concurrency=1,6,150", "--prompt-tokens=128,3000", "--output-tokens=96", "--requests=200", "-q", "--dir=run"); code != exitOK {
+		t.Fatalf("simulate: %d, %s", code, stderr)
+	}
+	code, stdout, stderr := outcome(t.Context(), "simulate", "fit", "run")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("%d, %s", code, stderr)
+	}
+	_, flags, ok := strings.Cut(stdout, "probetool simulate … ")
+	if !ok {
+		t.Fatalf("no flags in\n%s", stdout)
+	}
+	for _, want := range []string{"--running-cap=109", "--token-budget=2048", "--async"} {
+		if !strings.Contains(flags, want) {
+			t.Errorf("flags %s lack %s", flags, want)
+		}
+	}
+	args := append([]string{"simulate", "concurrency", "--levels=4", "--requests=400", "-q", "--dir=again"}, strings.Fields(flags)...)
+	if code, _, stderr := outcome(t.Context(), args...); code != exitOK {
+		t.Errorf("simulate with the flags: %d, %s", code, stderr)
+	}
+	for _, want := range []string{" engine steps were told apart, and ", "parameter      value", "\nbase           19.7ms", "level, measured and predicted", "c=150, 3000+96"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is not in\n%s", want, stdout)
+		}
+	}
+
+	if code, _, stderr := outcome(t.Context(), "simulate", "concurrency", "--levels=1", "--requests=1", "--output-tokens=3", "-q", "--dir=few"); code != exitFailed {
+		t.Fatalf("simulate: %d, %s", code, stderr)
+	}
+	if code, _, stderr := outcome(t.Context(), "simulate", "fit", "few"); code != exitFailed || !strings.HasPrefix(stderr, "probetool: fitting a model to few: ") {
+		t.Errorf("too few steps: %d, %s", code, stderr)
 	}
 }
 

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+)
+
+// fit is the command simulate fit.
+type fit struct{ dir string }
+
+func fitCommand(simulateCmd *kingpin.CmdClause) (string, command) {
+	f := &fit{}
+	cmd := simulateCmd.Command("fit", "Find the model's parameters from a run on a real server, print them with their errors and as flags of simulate, and hold what the model predicts against what was measured.")
+	cmd.Arg("dir", "Results directory of the run.").Required().StringVar(&f.dir)
+	return cmd.FullCommand(), f.run
+}
+
+func (f *fit) run(_ context.Context, stdout, stderr io.Writer) int {
+	run, err := sweep.Read(f.dir)
+	if err != nil {
+		tell(stderr, "%v", err)
+		return exitUsage
+	}
+	found, err := sweep.FitModel(run)
+	if err != nil {
+		tell(stderr, "fitting a model to %s: %v", f.dir, err)
+		return exitFailed
+	}
+	predictions, err := found.Predict(run)
+	if err != nil {
+		tell(stderr, "predicting %s: %v", f.dir, err)
+		return exitFailed
+	}
+	printParameters(stdout, found)
+	printPredictions(stdout, predictions)
+	fmt.Fprintf(stdout, "probetool simulate … %s\n", strings.Join(asFlags(found), " "))
+	return exitOK
+}
+
+func printParameters(w io.Writer, f *sweep.Fit) {
+	fmt.Fprintf(w, "%d engine steps were told apart, and %d of them serve the fit; a step takes %s in the mean, and the model is off by %s.\n\n",
+		f.Steps, f.Used, withUnit(f.Step, "s"), withUnit(f.Residual, "s"))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "parameter\tvalue\terror\t")
+	for _, p := range f.Parameters {
+		value, spread := parameter(p.Value, p.Unit), "" // limits have no error
+		if !math.IsNaN(p.Error) {
+			spread = "± " + parameter(p.Error, p.Unit)
+		}
+		if !p.Known() {
+			value = "?"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, value, spread, p.Note)
+	}
+	t.Flush()
+	for _, note := range f.Notes {
+		fmt.Fprintf(w, "- %s\n", note)
+	}
+	fmt.Fprintln(w)
+}
+
+// parameter writes a parameter with its unit. Times are durations as flags take them.
+func parameter(v float64, unit string) string {
+	if of, ok := strings.CutPrefix(unit, "s"); ok && (of == "" || of[0] == '/') {
+		return significant(v) + of
+	}
+	return strings.TrimSpace(fmt.Sprintf("%.0f %s", v, unit))
+}
+
+// significant writes seconds as a duration of three digits.
+func significant(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d == 0 && seconds > 0 {
+		return "<1ns"
+	}
+	for unit := time.Duration(1); unit <= time.Second; unit *= 10 {
+		if d < 1000*unit {
+			return d.Round(unit).String()
+		}
+	}
+	return d.String()
+}
+
+func printPredictions(w io.Writer, all []sweep.Prediction) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "level, measured and predicted\tTTFT p50\tTTFT p95\tITL p50\tITL p95\toutput tok/s")
+	for _, p := range all {
+		cells := []string{p.Level.String()}
+		for _, pair := range []sweep.Pair{p.TTFT50, p.TTFT95, p.ITL50, p.ITL95} {
+			cells = append(cells, beside(pair, func(v float64) string { return withUnit(v, "s") }))
+		}
+		cells = append(cells, beside(p.Rate, threeDigits))
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	t.Flush()
+	fmt.Fprintln(w)
+}
+
+// beside writes a measured figure, a predicted one, and how far off that is.
+func beside(p sweep.Pair, write func(float64) string) string {
+	if !p.Measured.Known() || !p.Predicted.Known() {
+		return "?"
+	}
+	return fmt.Sprintf("%s %s (%+.0f %%)", write(float64(p.Measured)), write(float64(p.Predicted)), 100*(p.Ratio()-1))
+}
+
+// asFlags are the flags of simulate that make it use the fitted model.
+func asFlags(f *sweep.Fit) []string {
+	m := f.Model
+	flags := []string{
+		fmt.Sprintf("--running-cap=%d", m.RunningCap), fmt.Sprintf("--token-budget=%d", m.TokenBudget), fmt.Sprintf("--kv-tokens=%d", m.KVTokens),
+	}
+	for _, d := range []struct {
+		flag string
+		is   time.Duration
+	}{
+		{"base", m.Base},
+		{"per-decode", m.PerDecode},
+		{"per-context", m.PerContext},
+		{"per-prefill", m.PerPrefill},
+		{"per-admission", m.PerAdmission},
+		{"per-intake", m.PerIntake},
+		{"window", m.Window},
+		{"turnaround", f.Turnaround},
+	} {
+		flags = append(flags, fmt.Sprintf("--%s=%s", d.flag, d.is))
+	}
+	if m.Async {
+		return append(flags, "--async")
+	}
+	return append(flags, "--no-async")
+}

@@ -136,9 +136,13 @@ func robust(steps []observation, kept []cost) (values, errs, residuals []float64
 		weights[i] = 1
 	}
 	for range rounds {
+		before := values
 		values, errs, residuals = weighted(steps, kept, weights)
 		if values == nil {
 			return make([]float64, len(kept)), make([]float64, len(kept)), residuals
+		}
+		if floats.EqualFunc(before, values, func(a, b float64) bool { return math.Abs(a-b) <= 1e-7*math.Abs(b) }) {
+			break
 		}
 		sizes := make([]float64, len(residuals))
 		for i, r := range residuals {

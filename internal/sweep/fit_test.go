@@ -136,12 +136,14 @@ func TestFitSaysWhatItCannotTell(t *testing.T) {
 		note    string
 	}{
 		{
-			"one request at a time", []Level{alone},
+			"one request at a time",
+			[]Level{alone},
 			[]string{"per-decode", "per-context", "per-admission", "per-intake", "running-cap", "token-budget", "async"},
 			"from the TTFT of requests that met an idle server",
 		},
 		{
-			"prompts of one length", []Level{alone, several},
+			"prompts of one length",
+			[]Level{alone, several},
 			[]string{"per-context", "per-admission", "per-intake", "running-cap", "token-budget", "async"},
 			"prefill and admission are not to be told apart",
 		},

@@ -27,11 +27,12 @@ type lab struct {
 	conns chan net.Conn
 	gone  chan struct{} // closed when the server dies
 
-	mu    sync.Mutex
-	now   int // completions under way
-	peak  int
-	asked int // completions so far
-	dials int // so far, refused ones too
+	mu     sync.Mutex
+	refuse bool // new connections
+	now    int  // completions under way
+	peak   int
+	asked  int // completions so far
+	dials  int // so far, refused ones too
 }
 
 func newLab(t *testing.T, cfg vllmsim.Config) *lab {
@@ -70,6 +71,13 @@ func (l *lab) serve(w http.ResponseWriter, r *http.Request) {
 // die closes every connection and refuses new ones.
 func (l *lab) die() { _ = l.web.Close() }
 
+// refuses makes the server refuse new connections, or accept them again.
+func (l *lab) refuses(is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refuse = is
+}
+
 func (l *lab) fault(t *testing.T, f vllmsim.Fault) {
 	t.Helper()
 	if err := l.sim.SetFault(f); err != nil {
@@ -78,15 +86,20 @@ func (l *lab) fault(t *testing.T, f vllmsim.Fault) {
 }
 
 func (l *lab) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	l.mu.Lock()
 	l.dials++
+	refuse := l.refuse
 	l.mu.Unlock()
+	if refuse {
+		return nil, refused
+	}
 	client, server := net.Pipe()
 	select {
 	case l.conns <- server:
 		return client, nil
 	case <-l.gone:
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		return nil, refused
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -264,6 +264,32 @@ func TestServerLost(t *testing.T) {
 	}
 }
 
+// A server that refuses connections while it still answers is not lost.
+func TestServerNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, vllmsim.Config{})
+		p := plan(sweep.Level{Rate: 2, Arrival: prober.Constant, Duration: 15 * time.Second, PromptTokens: 64, OutputTokens: 2000}) // 20 s each
+		p.Timeout = time.Minute
+		r, err := sweep.NewRunner(p, l.server())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &notes{hook: func(phase sweep.Phase) {
+			if phase == sweep.Loading {
+				time.AfterFunc(2250*time.Millisecond, func() { l.refuses(true) })
+				time.AfterFunc(12250*time.Millisecond, func() { l.refuses(false) })
+			}
+		}}
+		run := r.Run(t.Context(), n)
+		if diff := cmp.Diff(map[string]int{"ok": 10, "connect": 20}, outcomes(measured(run, 0))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if cut := run.Levels[0].Cut; cut != "" {
+			t.Errorf("the level was cut: %s", cut)
+		}
+	})
+}
+
 // Where nobody answers from the beginning, nothing is sent and the reason is told once.
 func TestNobodyThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

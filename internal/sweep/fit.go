@@ -14,23 +14,23 @@ import (
 
 // Fit is a model of a server, found from a run on it.
 type Fit struct {
-	Model      vllmsim.Model
-	Turnaround time.Duration // of the client that measured
-	Parameters []Parameter   // of the model, with their errors
-	Steps      int           // of the engine that were made out
-	Used       int           // of them, whose time is known and served the fit
-	Residual   float64       // mean absolute difference between a step and the model's, in seconds
-	Step       float64       // mean time of a step, in seconds, to hold the residual against
-	Notes      []string      // what the run could not tell, in sentences
+	Model      vllmsim.Model `json:"model"`            // its times in nanoseconds
+	Turnaround time.Duration `json:"turnaround"`       // of the client that measured, in nanoseconds
+	Parameters []Parameter   `json:"parameters"`       // of the model, with their errors
+	Steps      int           `json:"steps"`            // of the engine that were made out
+	Used       int           `json:"steps_used"`       // of them, whose time is known and served the fit
+	Residual   float64       `json:"residual_seconds"` // mean absolute difference between a step and the model's
+	Step       float64       `json:"step_seconds"`     // mean time of a step, to hold the residual against
+	Notes      []string      `json:"notes,omitempty"`  // what the run could not tell, in sentences
 }
 
 // Parameter is one parameter of a fitted model.
 type Parameter struct {
-	Name  string  // as a flag of probetool simulate: "per-prefill"
-	Unit  string  // "s", "s/token", "s/request", "requests" or "tokens"
-	Value float64 // where the run does not tell: 0 of a cost, and of a limit more than any run reaches
-	Error float64 // standard error; NaN where there is none
-	Note  string  // why the value is what it is; empty: it was measured
+	Name  string  `json:"name"`           // as a flag of probetool simulate: "per-prefill"
+	Unit  string  `json:"unit,omitempty"` // "s", "s/token", "s/request", "requests" or "tokens"; async has none, and is 1 or 0
+	Value float64 `json:"value"`          // where the run does not tell: 0 of a cost, and of a limit more than any run reaches
+	Error Figure  `json:"standard_error"` // NaN where there is none
+	Note  string  `json:"note,omitempty"` // why the run does not tell; empty: it does
 }
 
 // Known reports whether the run tells the parameter.
@@ -70,7 +70,7 @@ func FitModel(run *Run) (*Fit, error) {
 	f.Used, f.Residual, f.Step = len(steps), meanAbsolute(s.residuals), meanTime(steps)
 	f.costs(s)
 	f.intake(woken)
-	f.cap(run)
+	f.cap(traces, budget)
 	f.budget(budget, budgetNote)
 	f.Turnaround = turnaround(run)
 	f.Model.KVTokens = ample
@@ -162,7 +162,7 @@ func (f *Fit) costs(s solution) {
 		if s.status[p.cost] != "" {
 			err = math.NaN()
 		}
-		f.Parameters = append(f.Parameters, Parameter{p.name, p.unit, s.value[p.cost], err, s.status[p.cost]})
+		f.Parameters = append(f.Parameters, Parameter{p.name, p.unit, s.value[p.cost], Figure(err), s.status[p.cost]})
 	}
 	if s.status[costAdmission] == notApart {
 		f.Notes = append(f.Notes, "prefill and admission are not to be told apart, since all prompts were equally long: the cost of admission is in that of prefill, and a prediction for other lengths will be off; add levels of another prompt length")
@@ -172,7 +172,7 @@ func (f *Fit) costs(s solution) {
 // intake finds what a prompt token takes on its way to the scheduler: how much longer the TTFT of requests that met an
 // idle server was than their step, and how that grows with the prompt. What does not grow is the network's.
 func (f *Fit) intake(all []woken) {
-	p := Parameter{Name: "per-intake", Unit: "s/token", Error: math.NaN(), Note: "no requests with prompts of several lengths met an idle server"}
+	p := Parameter{Name: "per-intake", Unit: "s/token", Error: Figure(math.NaN()), Note: "no requests with prompts of several lengths met an idle server"}
 	var extra []observation
 	lengths := map[int]bool{}
 	for _, w := range all {
@@ -182,7 +182,7 @@ func (f *Fit) intake(all []woken) {
 	if len(lengths) > 1 {
 		values, errs, _ := robust(extra, []cost{costBase, costPrefill})
 		if p.Note = ""; values[1] > significant*errs[1] {
-			p.Value, p.Error = values[1], errs[1]
+			p.Value, p.Error = values[1], Figure(errs[1])
 		} else {
 			p.Note = notSeen
 		}
@@ -191,37 +191,30 @@ func (f *Fit) intake(all []woken) {
 	f.Parameters = append(f.Parameters, p)
 }
 
-// cap finds how many requests run at once: the most that ran in a level while others waited, if that many, or nearly,
-// did most of that time. In a level below the cap requests wait for the token budget, at any number running.
-func (f *Fit) cap(run *Run) {
-	const fewSamples, nearly = 5, 0.9
-	most, highest := 0.0, 0.0
-	for level := range run.Levels {
-		var busy []float64
-		for _, s := range run.Queue {
-			if s.Level == level && s.Running > 0 {
-				most = max(most, s.Running)
-				if s.Waiting > 0 {
-					busy = append(busy, s.Running)
-				}
+// cap finds how many requests run at once: the most that did, if others waited meanwhile though the step had tokens left.
+func (f *Fit) cap(traces []*trace, budget int) {
+	const fewSteps, nearly = 20, 0.9
+	most := 0
+	for _, t := range traces {
+		for _, s := range t.steps {
+			most = max(most, s.running())
+		}
+	}
+	waited, full := 0, 0
+	for _, t := range traces {
+		for _, s := range t.steps {
+			if s.waiting == 0 || float64(s.work.Prefill+s.work.Decoding) >= nearly*float64(budget) {
+				continue
 			}
-		}
-		if len(busy) == 0 {
-			continue
-		}
-		top, full := slices.Max(busy), 0
-		for _, running := range busy {
-			if running >= nearly*top {
+			waited++
+			if float64(s.running()) >= nearly*float64(most) {
 				full++
 			}
 		}
-		if full >= fewSamples && 2*full >= len(busy) {
-			highest = max(highest, top)
-		}
 	}
-	p := Parameter{Name: "running-cap", Unit: "requests", Value: highest, Error: math.NaN()}
-	if highest < most || highest == 0 {
-		p.Value, p.Note = unbounded, fmt.Sprintf("requests hardly waited for a place; at least %.0f", most)
+	p := Parameter{Name: "running-cap", Unit: "requests", Value: float64(most), Error: Figure(math.NaN())}
+	if full < fewSteps || 2*full < waited {
+		p.Value, p.Note = unbounded, fmt.Sprintf("requests hardly waited for a place; at least %d", most)
 	}
 	f.Model.RunningCap = int(p.Value)
 	f.Parameters = append(f.Parameters, p)
@@ -232,7 +225,7 @@ const unbounded = 1 << 16
 
 func (f *Fit) budget(budget int, note string) {
 	f.Model.TokenBudget = budget
-	f.Parameters = append(f.Parameters, Parameter{Name: "token-budget", Unit: "tokens", Value: float64(budget), Error: math.NaN(), Note: note})
+	f.Parameters = append(f.Parameters, Parameter{Name: "token-budget", Unit: "tokens", Value: float64(budget), Error: Figure(math.NaN()), Note: note})
 }
 
 // turnaround is what the client needed in closed loops, from an answer's end to the next request.
@@ -266,7 +259,7 @@ func (f *Fit) scheduling(run *Run) error {
 			}
 		}
 	}
-	p := Parameter{Name: "async", Value: 1, Error: math.NaN()}
+	p := Parameter{Name: "async", Value: 1, Error: Figure(math.NaN())}
 	if off[0] <= off[1] {
 		p.Value, f.Model.Async = 0, false
 	}

@@ -7,16 +7,19 @@ import (
 
 // Prediction is a level as it was measured and as a fitted model has it.
 type Prediction struct {
-	Level  Level
-	TTFT50 Pair // seconds
-	TTFT95 Pair
-	ITL50  Pair
-	ITL95  Pair
-	Rate   Pair // output tokens a second
+	Level  Level `json:"level"`
+	TTFT50 Pair  `json:"ttft_p50_seconds"`
+	TTFT95 Pair  `json:"ttft_p95_seconds"`
+	ITL50  Pair  `json:"itl_p50_seconds"`
+	ITL95  Pair  `json:"itl_p95_seconds"`
+	Rate   Pair  `json:"output_tokens_per_second"`
 }
 
 // Pair is a figure as measured and as predicted.
-type Pair struct{ Measured, Predicted Figure }
+type Pair struct {
+	Measured  Figure `json:"measured"`
+	Predicted Figure `json:"predicted"`
+}
 
 // Ratio is predicted over measured.
 func (p Pair) Ratio() float64 { return float64(p.Predicted / p.Measured) }
@@ -37,7 +40,9 @@ func (f *Fit) Predict(run *Run) ([]Prediction, error) {
 	var all []Prediction
 	for i, m := range measured.Levels {
 		p := predicted.Levels[i]
-		pair := func(figure func(LevelSummary) Estimate) Pair { return Pair{figure(m).Value, figure(p).Value} }
+		pair := func(figure func(LevelSummary) Estimate) Pair {
+			return Pair{Measured: figure(m).Value, Predicted: figure(p).Value}
+		}
 		all = append(all, Prediction{
 			Level:  m.Level,
 			TTFT50: pair(func(l LevelSummary) Estimate { return l.TTFT.P50 }),

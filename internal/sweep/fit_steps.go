@@ -32,10 +32,14 @@ type seenStep struct {
 	finished []*traced
 	work     vllmsim.Work
 	tokens   int // that arrived, first tokens not counted
+	waiting  int // requests that had been there for some steps, and had their first token later
 }
 
 // whole reports whether every request that decodes had its token: else the step was not made out rightly.
 func (s *seenStep) whole() bool { return s.tokens == s.work.Decoding }
+
+// running is how many requests had a token in the step.
+func (s *seenStep) running() int { return s.work.Decoding + len(s.finished) }
 
 // stamp is the arrival of one token.
 type stamp struct {
@@ -74,7 +78,7 @@ func traceLevel(run *Run, index int) *trace {
 		return nil
 	}
 	t.group(stamps)
-	t.count()
+	t.count(origin)
 	return t
 }
 
@@ -128,19 +132,29 @@ func (t *trace) add(stamps []stamp) {
 	t.steps = append(t.steps, s)
 }
 
-// count tells each step how many requests decoded in it: those between their first and their last token.
-func (t *trace) count() {
-	change := make([]int, len(t.steps)+1)
+// count tells each step how many requests decoded in it, those between their first and their last token, and how many
+// waited. A scheduler may learn of a request two steps late; who has waited for no longer has not waited for a place.
+func (t *trace) count(origin time.Time) {
+	const unnoticed = 3 // steps
+	decoding, waiting := make([]int, len(t.steps)+1), make([]int, len(t.steps)+1)
 	for _, r := range t.requests {
-		if r.first >= 0 {
-			change[r.first+1]++
-			change[min(r.last+1, len(t.steps))]--
+		if r.first < 0 {
+			continue
+		}
+		decoding[r.first+1]++
+		decoding[min(r.last+1, len(t.steps))]--
+		sent, _ := slices.BinarySearchFunc(t.steps, r.Sent.Sub(origin).Seconds(), func(s *seenStep, at float64) int {
+			return cmp.Compare(s.end, at)
+		})
+		if known := sent + unnoticed; known < r.first {
+			waiting[known]++
+			waiting[r.first]--
 		}
 	}
-	decoding := 0
+	d, w := 0, 0
 	for i, s := range t.steps {
-		decoding += change[i]
-		s.work.Decoding = decoding
+		d, w = d+decoding[i], w+waiting[i]
+		s.work.Decoding, s.waiting = d, w
 	}
 }
 

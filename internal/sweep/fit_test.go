@@ -89,10 +89,10 @@ func TestFitRecoversTheModel(t *testing.T) {
 		} {
 			p := f.parameter(t, c.name)
 			bound := 1e-9
-			if !math.IsNaN(p.Error) {
-				bound = 3 * p.Error
+			if p.Error.Known() {
+				bound = 3 * float64(p.Error)
 			}
-			if !p.Known() || !(math.Abs(p.Value-c.want) <= bound) || !math.IsNaN(p.Error) && p.Error > 0.05*c.want {
+			if !p.Known() || !(math.Abs(p.Value-c.want) <= bound) || p.Error.Known() && float64(p.Error) > 0.05*c.want {
 				t.Errorf("async %v: %s is %.6g ± %.2g (%s), want %.6g", async, c.name, p.Value, p.Error, p.Note, c.want)
 			}
 		}

@@ -37,17 +37,17 @@ type SeedResult struct {
 
 // SeedRow is a published figure beside the model's.
 type SeedRow struct {
-	Level     Level
-	Figure    string // "TTFT p50"
-	Unit      string // "s", "tok/s" or "requests"
-	Published float64
-	Ours      float64
-	Tolerance float64 // how far off the ratio may be, 0.1 of 10 %; 0 where the article gives no figure but a word
-	Remark    string  // the article's word, or why the figure is what it is
+	Level     Level   `json:"level"`
+	Figure    string  `json:"figure"` // "TTFT p50"
+	Unit      string  `json:"unit"`   // "s", "tok/s" or "requests"
+	Published float64 `json:"published"`
+	Ours      Figure  `json:"ours"`
+	Tolerance float64 `json:"tolerance"`        // how far off the ratio may be, 0.1 of 10 %; 0 where the article gives no figure but a word
+	Remark    string  `json:"remark,omitempty"` // the article's word, or why the figure is what it is
 }
 
-// Ratio is ours over the published figure; NaN where both are 0.
-func (r SeedRow) Ratio() float64 { return r.Ours / r.Published }
+// Ratio is ours over the published figure; NaN or infinite where that is 0.
+func (r SeedRow) Ratio() float64 { return float64(r.Ours) / r.Published }
 
 // seedRow is where a published figure is found in a summary.
 type seedRow struct {
@@ -206,7 +206,7 @@ func SimulateSeeds(ctx context.Context, virtual Virtual) ([]SeedResult, error) {
 			l := r.Summary.Levels[row.level]
 			r.Rows = append(r.Rows, SeedRow{
 				Level: l.Level, Figure: row.figure.name, Unit: row.figure.unit, Published: row.published,
-				Ours: float64(row.figure.of(l)), Tolerance: row.figure.tolerance, Remark: row.remark,
+				Ours: row.figure.of(l), Tolerance: row.figure.tolerance, Remark: row.remark,
 			})
 		}
 		results = append(results, r)

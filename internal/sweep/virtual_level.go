@@ -80,7 +80,8 @@ func (l *virtualLevel) warmUp(ctx context.Context) {
 // runClosed keeps as many requests in flight as the level says: an answer's end sends the next request.
 func (l *virtualLevel) runClosed(ctx context.Context) {
 	start, begun, over := l.now, 0, false
-	next := func(due, at time.Time) {
+	failures := map[*Request]int{} // in a row, in the place of a request
+	next := func(due, at time.Time, failed int) {
 		if l.Duration > 0 && due.Sub(start) >= l.Duration || l.Requests > 0 && begun >= l.Requests {
 			if !over {
 				l.watcher.Entered(l.index, Answering, due)
@@ -89,17 +90,19 @@ func (l *virtualLevel) runClosed(ctx context.Context) {
 			return
 		}
 		begun++
-		l.send(due, at, false)
+		failures[l.send(due, at, false)] = failed
 	}
 	l.refill = func(ended *Request) {
-		due := ended.Ended
+		due, failed := ended.Ended, 0
 		if !ended.OK() {
-			due = due.Add(shortestPause)
+			failed = failures[ended] + 1
+			due = due.Add(pauseAfter(failed))
 		}
-		next(due, due.Add(l.virtual.Turnaround))
+		delete(failures, ended)
+		next(due, due.Add(l.virtual.Turnaround), failed)
 	}
 	for range l.Concurrency {
-		next(start, start)
+		next(start, start, 0)
 	}
 	l.drive(ctx, func(func(time.Duration) bool) {}, nil)
 }
@@ -120,17 +123,19 @@ func (l *virtualLevel) runOpen(ctx context.Context) (missed int) {
 }
 
 // send sends a request, now or later, that was due at a time.
-func (l *virtualLevel) send(due, at time.Time, warmup bool) {
+func (l *virtualLevel) send(due, at time.Time, warmup bool) *Request {
 	id := len(l.sent)
-	l.sent = append(l.sent, &Request{
+	sent := &Request{
 		Level: l.index, ID: fmt.Sprintf("%d-%d", l.index, id), Warmup: warmup,
 		Scheduled: due, Started: at, Connected: at, Sent: at, PromptTokens: l.PromptTokens,
-	})
+	}
+	l.sent = append(l.sent, sent)
 	l.open = append(l.open, id)
 	r := vllmsim.Request{PromptTokens: l.PromptTokens, OutputTokens: l.OutputTokens}
 	if err := l.sim.Submit(at.Sub(l.origin), id, r); err != nil {
 		panic(err) // the lengths have been checked, and nothing is sent in the past
 	}
+	return sent
 }
 
 // drive goes on until no request is left: it calls arrive at each of the arrivals, which are counted from now.

@@ -2,9 +2,8 @@
 //
 // It has two layers. An [Engine] is the scheduler: it decides when each token of each request is ready, by a
 // [Model] of one GPU; a [Simulation] follows the same rules without a clock, an hour in a moment. A [Server] is the
-// API server in front of an engine: the wire format of vLLM 0.32, its /metrics
-// page, and faults that can be switched while it runs. Its answers are held against recordings of the real one
-// by the tests of this package.
+// API server in front of an engine: the wire format of vLLM 0.32, its /metrics page, and faults that can be switched
+// while it runs. Its answers are held against recordings of the real one by the tests of this package.
 //
 //	sim := vllmsim.New(vllmsim.Config{Engine: vllmsim.DemoModel(), PerRequestMetrics: true, PromptTokensDetails: true})
 //	defer sim.Close()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,12 +14,16 @@ import (
 )
 
 // fit is the command simulate fit.
-type fit struct{ dir string }
+type fit struct {
+	dir    string
+	asJSON bool
+}
 
 func fitCommand(simulateCmd *kingpin.CmdClause) (string, command) {
 	f := &fit{}
 	cmd := simulateCmd.Command("fit", "Find the model's parameters from a run on a real server, print them with their errors and as flags of simulate, and hold what the model predicts against what was measured.")
 	cmd.Arg("dir", "Results directory of the run.").Required().StringVar(&f.dir)
+	cmd.Flag("json", "Print it as JSON.").BoolVar(&f.asJSON)
 	return cmd.FullCommand(), f.run
 }
 
@@ -40,9 +43,28 @@ func (f *fit) run(_ context.Context, stdout, stderr io.Writer) int {
 		tell(stderr, "predicting %s: %v", f.dir, err)
 		return exitFailed
 	}
+	if f.asJSON {
+		return printJSON(stdout, stderr, struct {
+			*sweep.Fit
+			Predictions []sweep.Prediction `json:"predictions"`
+		}{found, predictions})
+	}
 	printParameters(stdout, found)
 	printPredictions(stdout, predictions)
 	fmt.Fprintf(stdout, "probetool simulate … %s\n", strings.Join(asFlags(found), " "))
+	return exitOK
+}
+
+// printJSON prints a value as JSON and returns the exit code.
+func printJSON(stdout, stderr io.Writer, v any) int {
+	data, err := indented(v)
+	if err == nil {
+		_, err = stdout.Write(data)
+	}
+	if err != nil {
+		tell(stderr, "printing JSON: %v", err)
+		return exitFailed
+	}
 	return exitOK
 }
 
@@ -53,8 +75,8 @@ func printParameters(w io.Writer, f *sweep.Fit) {
 	fmt.Fprintln(t, "parameter\tvalue\terror\t")
 	for _, p := range f.Parameters {
 		value, spread := parameter(p.Value, p.Unit), "" // limits have no error
-		if !math.IsNaN(p.Error) {
-			spread = "± " + parameter(p.Error, p.Unit)
+		if p.Error.Known() {
+			spread = "± " + parameter(float64(p.Error), p.Unit)
 		}
 		if !p.Known() {
 			value = "?"

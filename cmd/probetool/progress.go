@@ -115,7 +115,7 @@ func (p *progress) LevelBegan(index int, run *sweep.Run) {
 	}
 	p.bar = progressbar.NewOptions(1000, progressbar.OptionSetWriter(p.w), progressbar.OptionSetWidth(12), progressbar.OptionThrottle(0),
 		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false), progressbar.OptionSetRenderBlankState(false),
-		progressbar.OptionClearOnFinish(), progressbar.OptionSetTheme(progressbar.ThemeUnicode))
+		progressbar.OptionClearOnFinish())
 }
 
 // Entered implements [sweep.Watcher].
@@ -195,10 +195,10 @@ func (p *progress) draw() {
 		return
 	}
 	now, tokens := time.Now(), p.runner.Tokens()
-	if !p.looked.IsZero() {
-		p.rate = float64(tokens-p.tokens) / now.Sub(p.looked).Seconds()
+	if since := now.Sub(p.looked); since > 0 {
+		p.rate = float64(tokens-p.tokens) / since.Seconds()
+		p.tokens, p.looked = tokens, now
 	}
-	p.tokens, p.looked = tokens, now
 	part, text := p.level.state(now)
 	p.bar.Describe(fmt.Sprintf("%s: %s, %d in flight, %s, %.0f tok/s", p.level.short(), text, p.runner.InFlight(), p.level.latency(), p.rate))
 	_ = p.bar.Set(max(1, int(999*part))) // never full: that would end the line

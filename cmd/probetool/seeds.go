@@ -66,7 +66,7 @@ func printSeedRows(w io.Writer, rows []sweep.SeedRow) (off int) {
 				difference += "; " + row.Remark
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", row.Level, row.Figure, withUnit(row.Published, row.Unit), withUnit(row.Ours, row.Unit), difference)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", row.Level, row.Figure, withUnit(row.Published, row.Unit), withUnit(float64(row.Ours), row.Unit), difference)
 	}
 	t.Flush()
 	return off

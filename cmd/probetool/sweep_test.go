@@ -341,7 +341,7 @@ func TestSimulateFit(t *testing.T) {
 	if !ok {
 		t.Fatalf("no flags in\n%s", stdout)
 	}
-	for _, want := range []string{"--running-cap=109", "--token-budget=2048", "--async"} {
+	for _, want := range []string{"--token-budget=2048", "--per-decode=", "--async"} {
 		if !strings.Contains(flags, want) {
 			t.Errorf("flags %s lack %s", flags, want)
 		}
@@ -354,6 +354,15 @@ func TestSimulateFit(t *testing.T) {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q is not in\n%s", want, stdout)
 		}
+	}
+
+	code, stdout, stderr = outcome(t.Context(), "simulate", "fit", "run", "--json")
+	var found struct {
+		sweep.Fit
+		Predictions []sweep.Prediction `json:"predictions"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &found); code != exitOK || err != nil || found.Model.TokenBudget != 2048 || len(found.Predictions) != 6 {
+		t.Errorf("as JSON: %d, %s, %v, %+v", code, stderr, err, found)
 	}
 
 	if code, _, stderr := outcome(t.Context(), "simulate", "concurrency", "--levels=1", "--requests=1", "--output-tokens=3", "-q", "--dir=few"); code != exitFailed {

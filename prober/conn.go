@@ -96,7 +96,7 @@ func (c *stampedConn) Read(p []byte) (n int, err error) {
 // if the bytes can have waited that long: not before the read before was tried, for that left nothing. When that
 // read returned says less, for the processor may have been taken away between the system call and our clock.
 func (c *stampedConn) note(n int, filled bool, r received) {
-	now := time.Now()
+	now := clocksSince(r.tried, time.Now)
 	a := &c.arrival
 	before := a.at
 	if !c.filled || !r.empty.IsZero() {
@@ -128,6 +128,21 @@ func (c *stampedConn) note(n int, filled bool, r received) {
 	}
 	a.at, a.delay, a.exact = now.Add(-delay), delay, true
 	a.span = max(0, a.span-delay)
+}
+
+// clocksSince reads the clock. A time holds two, the wall clock and the monotonic one, read one after the other: if the
+// processor is lost in between, they do not belong together, and a stamp of the one would be off on the other by as
+// long. So they are read again unless they agree on how long ago an earlier time was.
+func clocksSince(earlier time.Time, read func() time.Time) time.Time {
+	const tries = 3 // the earlier time may be the one that is off, or the wall clock was set
+	now := read()
+	for range tries {
+		if apart := now.Round(0).Sub(earlier.Round(0)) - now.Sub(earlier); apart.Abs() <= stampSlack {
+			break
+		}
+		now = read()
+	}
+	return now
 }
 
 // stampSlack is what a byte may seem to have come before the previous read was tried: the kernel stamps a segment

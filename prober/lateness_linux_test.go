@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+	"unsafe"
 )
 
 // The ways in which a prober that was not given the processor once took a time for one that it knew.
@@ -30,6 +31,42 @@ func TestNoteBelievesWhatCameBeforeTheReadReturned(t *testing.T) {
 	}
 	if span := a.at.Sub(tried); (a.span - span).Abs() > 100*time.Microsecond {
 		t.Errorf("what the read holds may have come over %v, want %v", a.span, span)
+	}
+}
+
+// The processor may be lost between the looks at the two clocks. Then they do not belong together.
+func TestClocksThatDoNotBelongTogether(t *testing.T) {
+	earlier := time.Now()
+	good := earlier.Add(3 * time.Millisecond)
+	// apart gives a time that the package time would not: its second word is the monotonic clock.
+	apart := func(at time.Time, d time.Duration) time.Time {
+		(*struct {
+			wall uint64
+			ext  int64
+		})(unsafe.Pointer(&at)).ext -= int64(d)
+		return at
+	}
+	for _, c := range []struct {
+		name  string
+		reads []time.Duration // how far the two clocks of each are apart
+		want  int             // which is taken
+	}{
+		{"together", []time.Duration{0}, 0},
+		{"a moment apart", []time.Duration{stampSlack}, 0},
+		{"the processor was lost", []time.Duration{-5 * time.Millisecond, 0}, 1},
+		{"and lost again", []time.Duration{-5 * time.Millisecond, -time.Millisecond, 0}, 2},
+		{"the wall clock was set", []time.Duration{time.Hour, time.Hour, time.Hour, time.Hour}, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := -1
+			got := clocksSince(earlier, func() time.Time {
+				n++
+				return apart(good.Add(time.Duration(n)), c.reads[n])
+			})
+			if taken := got.Round(0).Sub(good.Round(0)); n != c.want || taken != time.Duration(c.want) {
+				t.Errorf("read the clocks %d times and took reading %d, want %d", n+1, taken, c.want)
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -92,11 +93,28 @@ func serverRole(config json.RawMessage, ready func(string)) (any, error) {
 			go s.serve(conn.(*net.TCPConn))
 		}
 	}()
-	ready("http://" + listener.Addr().String())
+	address := "http://" + listener.Addr().String()
+	if err := untilStamped(address); err != nil {
+		return nil, err
+	}
+	ready(address)
 	s.streams.Wait() // the client may have seen the end before it is noted here
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ledger, nil
+}
+
+// untilStamped sends requests until one was stamped, which is when it is answered. On a busy machine the kernel takes
+// its time to begin.
+func untilStamped(address string) (err error) {
+	for range 1000 {
+		var resp *http.Response
+		if resp, err = http.Get(address + "/health"); err == nil {
+			return resp.Body.Close() // the connection stays, and so do the stamps
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return fmt.Errorf("waiting for the kernel's stamps: %w", err)
 }
 
 func stampReceipt(c syscall.Conn) error {

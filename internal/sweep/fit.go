@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -70,12 +69,13 @@ func FitModel(run *Run) (*Fit, error) {
 	f.Used, f.Residual, f.Step = len(steps), meanAbsolute(s.residuals), meanTime(steps)
 	f.costs(s)
 	f.intake(woken)
-	f.cap(traces, budget)
+	f.runningCap(traces, budget)
 	f.budget(budget, budgetNote)
 	f.Turnaround = turnaround(run)
 	f.Model.KVTokens = ample
 	f.Model.Window = time.Millisecond
-	return f, f.scheduling(run)
+	f.scheduling(traces)
+	return f, nil
 }
 
 // ample is a KV cache that never binds: where the real one does, the running cap has it.
@@ -191,8 +191,8 @@ func (f *Fit) intake(all []woken) {
 	f.Parameters = append(f.Parameters, p)
 }
 
-// cap finds how many requests run at once: the most that did, if others waited meanwhile though the step had tokens left.
-func (f *Fit) cap(traces []*trace, budget int) {
+// runningCap finds how many requests run at once: the most that did, if others waited meanwhile though the step had tokens left.
+func (f *Fit) runningCap(traces []*trace, budget int) {
 	const fewSteps, nearly = 20, 0.9
 	most := 0
 	for _, t := range traces {
@@ -244,31 +244,25 @@ func turnaround(run *Run) time.Duration {
 	return time.Duration(stat.Quantile(0.5, stat.Empirical, all, nil) * float64(time.Second))
 }
 
-// scheduling finds whether steps are composed ahead: which of the two predicts the run's own TTFT better.
-func (f *Fit) scheduling(run *Run) error {
-	var off [2]float64
-	for i, async := range []bool{false, true} {
-		f.Model.Async = async
-		predictions, err := f.Predict(run)
-		if err != nil {
-			return err
-		}
-		for _, p := range predictions {
-			if ratio := p.TTFT50.Ratio(); ratio > 0 {
-				off[i] += math.Abs(math.Log(ratio))
-			}
-		}
+// scheduling finds whether steps are composed ahead: then a request joins not the step after the one under way when it
+// came, but the one after that.
+func (f *Fit) scheduling(traces []*trace) {
+	const fewArrivals, clearly = 20, 3
+	next, afterNext := 0, 0
+	for _, t := range traces {
+		n, a := t.joined(f.Model.TokenBudget, f.Model.RunningCap)
+		next, afterNext = next+n, afterNext+a
 	}
-	p := Parameter{Name: "async", Value: 1, Error: Figure(math.NaN())}
-	if off[0] <= off[1] {
-		p.Value, f.Model.Async = 0, false
+	f.Model.Async = afterNext > next
+	p := Parameter{Name: "async", Error: Figure(math.NaN())}
+	if f.Model.Async {
+		p.Value = 1
 	}
-	if math.Abs(off[0]-off[1]) < 0.02*float64(len(run.Levels)) {
-		p.Note = "makes no difference in this run"
+	switch {
+	case next+afterNext < fewArrivals:
+		p.Note = "hardly a request came while others decoded"
+	case max(next, afterNext) < clearly*min(next, afterNext):
+		p.Note = fmt.Sprintf("not clear: %d requests joined the step after the one under way, and %d the next", next, afterNext)
 	}
 	f.Parameters = append(f.Parameters, p)
-	return nil
 }
-
-// errNoLevels is the error of a run that has nothing to be predicted.
-var errNoLevels = errors.New("the run has no levels")

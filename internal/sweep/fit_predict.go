@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -28,7 +29,7 @@ func (p Pair) Ratio() float64 { return float64(p.Predicted / p.Measured) }
 // predicted as they were planned.
 func (f *Fit) Predict(run *Run) ([]Prediction, error) {
 	if len(run.Levels) == 0 {
-		return nil, errNoLevels
+		return nil, errors.New("the run has no levels")
 	}
 	plan := run.Plan
 	plan.Levels = plan.Levels[:len(run.Levels)]

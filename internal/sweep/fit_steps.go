@@ -19,10 +19,11 @@ type trace struct {
 	steps    []*seenStep
 }
 
-// traced is a request and the steps, by index, of its first and its last token.
+// traced is a request and, by index, the steps of its life.
 type traced struct {
 	*Request
 	prompt      int // tokens
+	sent        int // the step under way when it was sent
 	first, last int
 }
 
@@ -143,10 +144,10 @@ func (t *trace) count(origin time.Time) {
 		}
 		decoding[r.first+1]++
 		decoding[min(r.last+1, len(t.steps))]--
-		sent, _ := slices.BinarySearchFunc(t.steps, r.Sent.Sub(origin).Seconds(), func(s *seenStep, at float64) int {
+		r.sent, _ = slices.BinarySearchFunc(t.steps, r.Sent.Sub(origin).Seconds(), func(s *seenStep, at float64) int {
 			return cmp.Compare(s.end, at)
 		})
-		if known := sent + unnoticed; known < r.first {
+		if known := r.sent + unnoticed; known < r.first {
 			waiting[known]++
 			waiting[r.first]--
 		}
@@ -250,6 +251,28 @@ func (t *trace) idle(budget int) (all []woken) {
 		all = append(all, woken{observation{ttft, s.work}, r.prompt})
 	}
 	return all
+}
+
+// joined counts the requests that came while others decoded and could have joined the next step, for it had room, by
+// whether they did or joined the one after that.
+func (t *trace) joined(budget, runningCap int) (next, afterNext int) {
+	const full = 0.9
+	for _, r := range t.requests {
+		if r.first < 0 || r.SentLate || r.sent+2 >= len(t.steps) || r.prompt > budget/2 || !t.linked(r.sent) || !t.linked(r.sent+1) {
+			continue
+		}
+		s := t.steps[r.sent+1]
+		if float64(s.work.Prefill+s.work.Decoding) >= full*float64(budget) || float64(s.running()) >= full*float64(runningCap) {
+			continue
+		}
+		switch r.first - r.sent {
+		case 0, 1:
+			next++
+		case 2:
+			afterNext++
+		}
+	}
+	return next, afterNext
 }
 
 // meanAbsolute is the mean of absolute values.

@@ -144,7 +144,7 @@ func TestFitSaysWhatItCannotTell(t *testing.T) {
 		{
 			"prompts of one length",
 			[]Level{alone, several},
-			[]string{"per-context", "per-admission", "per-intake", "running-cap", "token-budget", "async"},
+			[]string{"per-context", "per-admission", "per-intake", "running-cap", "token-budget"},
 			"prefill and admission are not to be told apart",
 		},
 	} {

@@ -190,8 +190,10 @@ func seedArrivalRate() SeedExperiment {
 	}}
 }
 
-// SimulateSeeds runs the articles' experiments on a model, and puts its figures beside the published ones.
+// SimulateSeeds runs the articles' experiments on a model, and puts its figures beside the published ones. It fills a
+// closed loop as the articles' client does.
 func SimulateSeeds(ctx context.Context, virtual Virtual) ([]SeedResult, error) {
+	virtual.AtOnce = true
 	var results []SeedResult
 	for _, e := range SeedExperiments() {
 		run, err := Simulate(ctx, e.Plan, virtual, nil)

@@ -14,7 +14,9 @@ type Virtual struct {
 	// Turnaround is what the client needs, in a closed loop, from the end of an answer to the next request. Where the
 	// scheduler composes its steps ahead, it decides whether a request just misses one.
 	Turnaround time.Duration
-	Tool       string // name and version of the program, for the facts
+	// AtOnce: the client fills a closed loop at once, as EvalScope does. A [Runner] fills one place after another.
+	AtOnce bool
+	Tool   string // name and version of the program, for the facts
 }
 
 // Simulator runs experiments on virtual time: the same plans as a [Runner], with a run of the same kind, and the same

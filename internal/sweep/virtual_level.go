@@ -101,8 +101,12 @@ func (l *virtualLevel) runClosed(ctx context.Context) {
 		delete(failures, ended)
 		next(due, due.Add(l.virtual.Turnaround), failed)
 	}
-	for range l.Concurrency {
-		next(start, start, 0)
+	for place := range l.Concurrency {
+		first := start
+		if !l.virtual.AtOnce {
+			first = start.Add(time.Duration(place) * fillEvery)
+		}
+		next(first, first, 0)
 	}
 	l.drive(ctx, func(func(time.Duration) bool) {}, nil)
 }

@@ -69,6 +69,7 @@ func TestSimulateLevels(t *testing.T) {
 		wait   time.Duration
 		want   []brief
 		missed int
+		inTurn bool // the places of a closed loop are filled one after another
 	}{
 		{
 			// A prefill step of two lasts 0.2 s, a decoding step 0.1 s.
@@ -80,6 +81,15 @@ func TestSimulateLevels(t *testing.T) {
 				{0, 0, 0.2, 0.3, []float64{0.1}, "ok"},
 				{0.3, 0.31, 0.46, 0.56, []float64{0.1}, "ok"},
 			},
+		},
+		{
+			name: "a closed loop is filled one place after another, within the time it has",
+			plan: Plan{Levels: []Level{{Concurrency: 3, PromptTokens: 10, OutputTokens: 1, Duration: time.Millisecond}}},
+			want: []brief{
+				{0, 0, 0.15, 0.15, nil, "ok"},
+				{0.0005, 0.0005, 0.3, 0.3, nil, "ok"},
+			},
+			inTurn: true,
 		},
 		{
 			name: "a closed loop sends for a time, and what is in flight then is waited for",
@@ -124,7 +134,7 @@ func TestSimulateLevels(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			run := simulated(t, t.Context(), c.plan, Virtual{Model: twoSlots(), Turnaround: c.wait})
+			run := simulated(t, t.Context(), c.plan, Virtual{Model: twoSlots(), Turnaround: c.wait, AtOnce: !c.inTurn})
 			if diff := cmp.Diff(c.want, briefly(run), nearly); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
@@ -142,7 +152,7 @@ func TestSimulateQueue(t *testing.T) {
 		Warmup: 1, Settle: time.Minute,
 		Levels: []Level{{Concurrency: 3, PromptTokens: 16, OutputTokens: 2, Requests: 3}},
 	}
-	run := simulated(t, t.Context(), plan, Virtual{Model: m})
+	run := simulated(t, t.Context(), plan, Virtual{Model: m, AtOnce: true})
 	// Steps end at 0.7, 1.4 (two answers), 2.1 and 2.8 (the third).
 	type look struct{ At, Running, Waiting, Prompt, Generated float64 }
 	var got []look

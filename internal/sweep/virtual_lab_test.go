@@ -1,0 +1,58 @@
+package sweep_test
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/vllmsim"
+	"github.com/llm-prober/llm_prober/prober"
+)
+
+// A run on the simulated server, through HTTP, and one on virtual time must show the same.
+func TestSimulationIsWhatWouldBeMeasured(t *testing.T) {
+	model := vllmsim.DemoModel()
+	model.KVTokens, model.Window = 1<<17, 700*time.Microsecond // no multiple of the time between the first requests
+	p := plan(
+		sweep.Level{Concurrency: 1, PromptTokens: 64, OutputTokens: 32, Requests: 10},
+		sweep.Level{Concurrency: 12, PromptTokens: 256, OutputTokens: 32, Requests: 150},
+		sweep.Level{Concurrency: 40, PromptTokens: 256, OutputTokens: 32, Requests: 200},
+		sweep.Level{Rate: 15, Arrival: prober.Poisson, PromptTokens: 256, OutputTokens: 32, Requests: 150},
+		sweep.Level{Rate: 30, Arrival: prober.Constant, PromptTokens: 256, OutputTokens: 32, Requests: 150, MaxInFlight: 20},
+	)
+	p.Warmup, p.Timeout = 3, 20*time.Second
+	var measured sweep.Summary
+	synctest.Test(t, func(t *testing.T) {
+		run, _ := newLab(t, vllmsim.Config{Engine: model, DisablePrefixCache: true}).measure(t, t.Context(), p)
+		measured = sweep.Summarize(run)
+	})
+	run, err := sweep.Simulate(t.Context(), p, sweep.Virtual{Model: model}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range sweep.Summarize(run).Levels {
+		m := measured.Levels[i]
+		for _, c := range []struct {
+			figure              string
+			simulated, measured sweep.Figure
+			within              float64 // of the measured
+		}{
+			{"requests", sweep.Figure(l.Requests), sweep.Figure(m.Requests), 0},
+			{"missed", sweep.Figure(l.Missed), sweep.Figure(m.Missed), 0.05},
+			{"TTFT p50", l.TTFT.P50.Value, m.TTFT.P50.Value, 0.02},
+			{"TTFT p95", l.TTFT.P95.Value, m.TTFT.P95.Value, 0.02},
+			{"TTFT from schedule p95", l.TTFTFromSchedule.P95.Value, m.TTFTFromSchedule.P95.Value, 0.02},
+			{"ITL p50", l.ITL.P50.Value, m.ITL.P50.Value, 0.02},
+			{"ITL p95", l.ITL.P95.Value, m.ITL.P95.Value, 0.02},
+			{"duration p50", l.Duration.P50.Value, m.Duration.P50.Value, 0.02},
+			{"output rate", l.OutputRate.Value, m.OutputRate.Value, 0.02},
+			{"peak running", l.PeakRunning, m.PeakRunning, 0.2}, // the samples are at other moments
+		} {
+			if off := math.Abs(float64(c.simulated - c.measured)); !(off <= c.within*float64(c.measured)) {
+				t.Errorf("%s: %s is %.6g, measured %.6g", l.Level, c.figure, c.simulated, c.measured)
+			}
+		}
+	}
+}

@@ -341,7 +341,7 @@ func TestSimulateFit(t *testing.T) {
 	if !ok {
 		t.Fatalf("no flags in\n%s", stdout)
 	}
-	for _, want := range []string{"--token-budget=2048", "--per-decode=", "--async"} {
+	for _, want := range []string{"--token-budget=2048", "--per-decode=", "--per-context="} {
 		if !strings.Contains(flags, want) {
 			t.Errorf("flags %s lack %s", flags, want)
 		}

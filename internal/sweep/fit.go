@@ -61,7 +61,9 @@ func FitModel(run *Run) (*Fit, error) {
 	if prefills(steps) < fewSteps/5 && len(woken) > 0 {
 		f.Notes = append(f.Notes, "hardly a step had prefill beside decoding, so the costs of prefill and admission are from the TTFT of requests that met an idle server, and hold the way there as well; levels of more concurrency tell them apart")
 		for _, w := range woken {
-			steps = append(steps, w.observation)
+			if w.steps == 1 {
+				steps = append(steps, w.observation)
+			}
 		}
 		woken = nil
 	}
@@ -69,16 +71,14 @@ func FitModel(run *Run) (*Fit, error) {
 	f.Used, f.Residual, f.Step = len(steps), meanAbsolute(s.residuals), meanTime(steps)
 	f.costs(s)
 	f.intake(woken)
-	f.runningCap(traces, budget)
+	f.limits(run, traces, budget)
 	f.budget(budget, budgetNote)
 	f.Turnaround = turnaround(run)
-	f.Model.KVTokens = ample
 	f.Model.Window = time.Millisecond
-	f.scheduling(traces)
-	return f, nil
+	return f, f.scheduling(run, traces)
 }
 
-// ample is a KV cache that never binds: where the real one does, the running cap has it.
+// ample is a KV cache that never binds.
 const ample = 1 << 30
 
 // observed lists the steps whose time is known, under a budget.
@@ -177,7 +177,8 @@ func (f *Fit) intake(all []woken) {
 	lengths := map[int]bool{}
 	for _, w := range all {
 		lengths[w.prompt] = true
-		extra = append(extra, observation{w.seconds - f.Model.StepTime(w.work).Seconds(), vllmsim.Work{Prefill: w.prompt}})
+		engine := f.Model.StepTime(w.work) + time.Duration(w.steps-1)*f.Model.Base
+		extra = append(extra, observation{w.seconds - engine.Seconds(), vllmsim.Work{Prefill: w.prompt}})
 	}
 	if len(lengths) > 1 {
 		values, errs, _ := robust(extra, []cost{costBase, costPrefill})
@@ -191,33 +192,29 @@ func (f *Fit) intake(all []woken) {
 	f.Parameters = append(f.Parameters, p)
 }
 
-// runningCap finds how many requests run at once: the most that did, if others waited meanwhile though the step had tokens left.
-func (f *Fit) runningCap(traces []*trace, budget int) {
-	const fewSteps, nearly = 20, 0.9
+// limits finds how many requests run at once, and what holds less than that many: a KV cache too small for requests
+// of a level's size.
+func (f *Fit) limits(run *Run, traces []*trace, budget int) {
+	running := Parameter{Name: "running-cap", Unit: "requests", Error: Figure(math.NaN())}
+	cache := Parameter{Name: "kv-tokens", Unit: "tokens", Value: ample, Error: Figure(math.NaN()), Note: "no request waited for room in the KV cache"}
 	most := 0
 	for _, t := range traces {
-		for _, s := range t.steps {
-			most = max(most, s.running())
-		}
+		most = max(most, t.mostRunning())
+		running.Value = max(running.Value, float64(t.places(budget)))
 	}
-	waited, full := 0, 0
+	if running.Value < float64(most) || most == 0 {
+		running.Value, running.Note = unbounded, fmt.Sprintf("no request waited for a place; at least %d", most)
+	}
+	const fewer = 0.95
 	for _, t := range traces {
-		for _, s := range t.steps {
-			if s.waiting == 0 || float64(s.work.Prefill+s.work.Decoding) >= nearly*float64(budget) {
-				continue
-			}
-			waited++
-			if float64(s.running()) >= nearly*float64(most) {
-				full++
-			}
+		l := run.Plan.Levels[t.level]
+		if places := float64(t.places(budget)); places > 0 && places < fewer*min(running.Value, float64(most)) {
+			room := (places + 0.5) * float64(l.PromptTokens+l.OutputTokens) // one more does not fit
+			cache.Value, cache.Note = min(cache.Value, math.Round(room)), ""
 		}
 	}
-	p := Parameter{Name: "running-cap", Unit: "requests", Value: float64(most), Error: Figure(math.NaN())}
-	if full < fewSteps || 2*full < waited {
-		p.Value, p.Note = unbounded, fmt.Sprintf("requests hardly waited for a place; at least %d", most)
-	}
-	f.Model.RunningCap = int(p.Value)
-	f.Parameters = append(f.Parameters, p)
+	f.Model.RunningCap, f.Model.KVTokens = int(running.Value), int(cache.Value)
+	f.Parameters = append(f.Parameters, running, cache)
 }
 
 // unbounded is a running cap that no experiment reaches.
@@ -245,24 +242,53 @@ func turnaround(run *Run) time.Duration {
 }
 
 // scheduling finds whether steps are composed ahead: then a request joins not the step after the one under way when it
-// came, but the one after that.
-func (f *Fit) scheduling(traces []*trace) {
+// came, but the one after that. Where too few came in the middle of a step, what counts is which of the two predicts
+// the TTFTs of the run better.
+func (f *Fit) scheduling(run *Run, traces []*trace) error {
 	const fewArrivals, clearly = 20, 3
 	next, afterNext := 0, 0
 	for _, t := range traces {
 		n, a := t.joined(f.Model.TokenBudget, f.Model.RunningCap)
 		next, afterNext = next+n, afterNext+a
 	}
-	f.Model.Async = afterNext > next
 	p := Parameter{Name: "async", Error: Figure(math.NaN())}
+	switch {
+	case next+afterNext < fewArrivals:
+		var err error
+		if f.Model.Async, p.Note, err = f.betterAsync(run); err != nil {
+			return err
+		}
+	case max(next, afterNext) < clearly*min(next, afterNext):
+		p.Note = fmt.Sprintf("not clear: %d requests joined the step after the one under way, and %d the next", next, afterNext)
+		fallthrough
+	default:
+		f.Model.Async = afterNext > next
+	}
 	if f.Model.Async {
 		p.Value = 1
 	}
-	switch {
-	case next+afterNext < fewArrivals:
-		p.Note = "hardly a request came while others decoded"
-	case max(next, afterNext) < clearly*min(next, afterNext):
-		p.Note = fmt.Sprintf("not clear: %d requests joined the step after the one under way, and %d the next", next, afterNext)
-	}
 	f.Parameters = append(f.Parameters, p)
+	return nil
+}
+
+// betterAsync tells whether asynchronous scheduling predicts the TTFTs of a run better, or that it is not clear.
+func (f *Fit) betterAsync(run *Run) (async bool, note string, err error) {
+	const clearly = 2
+	var off [2]float64
+	for i := range off {
+		f.Model.Async = i == 1
+		predictions, err := f.Predict(run)
+		if err != nil {
+			return false, "", err
+		}
+		for _, p := range predictions {
+			if ratio := p.TTFT50.Ratio(); ratio > 0 {
+				off[i] += math.Abs(math.Log(ratio))
+			}
+		}
+	}
+	if max(off[0], off[1]) < clearly*min(off[0], off[1]) || max(off[0], off[1]) < 0.05 {
+		note = "not clear: hardly a request came in the middle of a step, and both predict the run as well"
+	}
+	return off[1] < off[0], note, nil
 }

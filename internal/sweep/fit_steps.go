@@ -15,6 +15,8 @@ import (
 // trace is the engine's steps of one level, as the arrival of tokens shows them: tokens that arrive together are of
 // one step, and a request that decodes has one token in each.
 type trace struct {
+	level    int
+	origin   time.Time // the first token
 	requests []*traced
 	steps    []*seenStep
 }
@@ -29,7 +31,7 @@ type traced struct {
 
 // seenStep is a step that some token arrived from.
 type seenStep struct {
-	end      float64 // seconds since the level's first token
+	end      float64 // seconds since the trace's origin
 	finished []*traced
 	work     vllmsim.Work
 	tokens   int // that arrived, first tokens not counted
@@ -51,16 +53,15 @@ type stamp struct {
 
 // traceLevel makes out the steps of a level, its warm-up included; nil if it shows none.
 func traceLevel(run *Run, index int) *trace {
-	t := &trace{}
+	t := &trace{level: index}
 	var stamps []stamp
-	var origin time.Time
 	for i := range run.Requests {
 		r := &run.Requests[i]
 		if r.Level != index || r.FirstToken.IsZero() {
 			continue
 		}
-		if origin.IsZero() {
-			origin = r.FirstToken
+		if t.origin.IsZero() {
+			t.origin = r.FirstToken
 		}
 		request := &traced{Request: r, prompt: r.PromptTokens, first: -1, last: -1}
 		if request.prompt < 0 {
@@ -70,7 +71,7 @@ func traceLevel(run *Run, index int) *trace {
 		number := 0
 		r.eachToken(func(at time.Time, _ float64) {
 			if !r.late(number) {
-				stamps = append(stamps, stamp{at.Sub(origin).Seconds(), request, number})
+				stamps = append(stamps, stamp{at.Sub(t.origin).Seconds(), request, number})
 			}
 			number++
 		})
@@ -79,7 +80,7 @@ func traceLevel(run *Run, index int) *trace {
 		return nil
 	}
 	t.group(stamps)
-	t.count(origin)
+	t.count()
 	return t
 }
 
@@ -135,7 +136,7 @@ func (t *trace) add(stamps []stamp) {
 
 // count tells each step how many requests decoded in it, those between their first and their last token, and how many
 // waited. A scheduler may learn of a request two steps late; who has waited for no longer has not waited for a place.
-func (t *trace) count(origin time.Time) {
+func (t *trace) count() {
 	const unnoticed = 3 // steps
 	decoding, waiting := make([]int, len(t.steps)+1), make([]int, len(t.steps)+1)
 	for _, r := range t.requests {
@@ -144,7 +145,7 @@ func (t *trace) count(origin time.Time) {
 		}
 		decoding[r.first+1]++
 		decoding[min(r.last+1, len(t.steps))]--
-		r.sent, _ = slices.BinarySearchFunc(t.steps, r.Sent.Sub(origin).Seconds(), func(s *seenStep, at float64) int {
+		r.sent, _ = slices.BinarySearchFunc(t.steps, r.Sent.Sub(t.origin).Seconds(), func(s *seenStep, at float64) int {
 			return cmp.Compare(s.end, at)
 		})
 		if known := r.sent + unnoticed; known < r.first {
@@ -231,16 +232,17 @@ func (t *trace) busy() (all []observation) {
 	return all
 }
 
-// woken is a step that an idle engine began for a request that had just come: its TTFT is the step and the way there.
+// woken is what an idle engine did at once for a request that had just come: the TTFT is that and the way there.
 type woken struct {
 	observation
+	steps  int // more than one for a prompt beyond the budget
 	prompt int // tokens of the request that came first
 }
 
-// idle lists the steps that found the engine idle and held whole prompts only.
+// idle lists what was done for requests that found the engine idle.
 func (t *trace) idle(budget int) (all []woken) {
 	for i, s := range t.steps {
-		if s.work.Decoding > 0 || len(s.finished) == 0 || s.work.Prefill > budget {
+		if s.work.Decoding > 0 || len(s.finished) == 0 || s.work.Prefill > budget && len(s.finished) > 1 {
 			continue
 		}
 		r := s.finished[0]
@@ -248,21 +250,54 @@ func (t *trace) idle(budget int) (all []woken) {
 		if r.SentLate || r.late(0) || i > 0 && t.steps[i-1].end > s.end-ttft {
 			continue
 		}
-		all = append(all, woken{observation{ttft, s.work}, r.prompt})
+		all = append(all, woken{observation{ttft, s.work}, (s.work.Prefill + budget - 1) / budget, r.prompt})
 	}
 	return all
 }
 
+// mostRunning is the highest number of requests that had a token in one step.
+func (t *trace) mostRunning() (most int) {
+	for _, s := range t.steps {
+		most = max(most, s.running())
+	}
+	return most
+}
+
+// places is the highest number of requests that ran at once, if others waited meanwhile though the steps had tokens
+// left; else 0: nothing but the load and the budget kept more from running.
+func (t *trace) places(budget int) int {
+	const fewSteps, nearly = 20, 0.9
+	most, waited, full := t.mostRunning(), 0, 0
+	for _, s := range t.steps {
+		if s.waiting == 0 || float64(s.work.Prefill+s.work.Decoding) >= nearly*float64(budget) {
+			continue
+		}
+		waited++
+		if float64(s.running()) >= nearly*float64(most) {
+			full++
+		}
+	}
+	if full < fewSteps || 2*full < waited {
+		return 0
+	}
+	return most
+}
+
 // joined counts the requests that came while others decoded and could have joined the next step, for it had room, by
-// whether they did or joined the one after that.
+// whether they did or joined the one after that. Who came just when a step began may have joined even that one, and
+// does not count.
 func (t *trace) joined(budget, runningCap int) (next, afterNext int) {
-	const full = 0.9
+	const full, just = 0.9, 2e-3
 	for _, r := range t.requests {
-		if r.first < 0 || r.SentLate || r.sent+2 >= len(t.steps) || r.prompt > budget/2 || !t.linked(r.sent) || !t.linked(r.sent+1) {
+		if r.first < 0 || r.SentLate || r.sent == 0 || r.sent+2 >= len(t.steps) || r.prompt > budget/2 || !t.linked(r.sent) || !t.linked(r.sent+1) {
 			continue
 		}
 		s := t.steps[r.sent+1]
 		if float64(s.work.Prefill+s.work.Decoding) >= full*float64(budget) || float64(s.running()) >= full*float64(runningCap) {
+			continue
+		}
+		underWay := r.Sent.Sub(t.origin).Seconds() - t.steps[r.sent-1].end
+		if underWay < just || t.steps[r.sent].end-t.steps[r.sent-1].end < underWay+just {
 			continue
 		}
 		switch r.first - r.sent {

@@ -30,7 +30,7 @@ func fitPlan() Plan {
 
 func fitModel() vllmsim.Model {
 	m := vllmsim.DefaultModel()
-	m.RunningCap, m.KVTokens = 60, 1<<20
+	m.RunningCap, m.KVTokens = 60, 44_800
 	return m
 }
 
@@ -84,6 +84,7 @@ func TestFitRecoversTheModel(t *testing.T) {
 			{"per-admission", m.PerAdmission.Seconds()},
 			{"per-intake", m.PerIntake.Seconds()},
 			{"running-cap", 60},
+			{"kv-tokens", 14.5 * (3000 + 96)}, // fourteen of the longest requests fit
 			{"token-budget", 2048},
 			{"async", map[bool]float64{true: 1}[async]},
 		} {
@@ -138,13 +139,13 @@ func TestFitSaysWhatItCannotTell(t *testing.T) {
 		{
 			"one request at a time",
 			[]Level{alone},
-			[]string{"per-decode", "per-context", "per-admission", "per-intake", "running-cap", "token-budget", "async"},
+			[]string{"per-decode", "per-context", "per-admission", "per-intake", "running-cap", "kv-tokens", "token-budget", "async"},
 			"from the TTFT of requests that met an idle server",
 		},
 		{
 			"prompts of one length",
 			[]Level{alone, several},
-			[]string{"per-context", "per-admission", "per-intake", "running-cap", "token-budget"},
+			[]string{"per-context", "per-admission", "per-intake", "running-cap", "kv-tokens", "token-budget", "async"},
 			"prefill and admission are not to be told apart",
 		},
 	} {

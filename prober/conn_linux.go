@@ -114,16 +114,43 @@ func (k *kernelStamps) segments() (s segments, ok bool) {
 		return s, false
 	}
 	err := k.raw.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		if err != nil {
-			return
-		}
-		waiting, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ)
-		s = segments{
-			count: int(info.Data_segs_in), waiting: waiting, full: int(info.Advmss),
-			idle: time.Duration(info.Last_data_sent) * time.Millisecond,
-		}
-		ok = err == nil && s.full > 0
+		s, ok = snapshot(
+			func() (segments, error) { return countSegments(int(fd)) },
+			func() (int, error) { return unix.IoctlGetInt(int(fd), unix.SIOCINQ) },
+		)
 	})
 	return s, ok && err == nil
+}
+
+// countSegments asks for all but the bytes that wait.
+func countSegments(fd int) (segments, error) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return segments{}, err
+	}
+	return segments{
+		count: int(info.Data_segs_in), full: int(info.Advmss), idle: time.Duration(info.Last_data_sent) * time.Millisecond,
+	}, nil
+}
+
+// snapshot joins two answers of the kernel. A segment that comes between them is among what waits, but not in the
+// count, and would be taken for one of those that were read. So the count is asked for again until it stands still.
+func snapshot(count func() (segments, error), waiting func() (int, error)) (s segments, ok bool) {
+	const tries = 100 // a stream has one segment in a millisecond, a try takes microseconds
+	last, err := count()
+	for range tries {
+		if err != nil {
+			return s, false
+		}
+		var bytes int
+		if bytes, err = waiting(); err != nil {
+			return s, false
+		}
+		s = last
+		s.waiting = bytes
+		if last, err = count(); err == nil && last.count == s.count {
+			break
+		}
+	}
+	return s, err == nil && s.full > 0
 }

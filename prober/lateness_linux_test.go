@@ -3,6 +3,8 @@
 package prober
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -201,6 +203,40 @@ func TestSegmentsThatWaitBelongToTheNextBatch(t *testing.T) {
 	}
 	if extra, _ := c.segmented(); extra < 1 {
 		t.Error("two segments in one read are taken for one")
+	}
+}
+
+// A segment may come between the two questions to the kernel: how many there were, and how many bytes wait. What was
+// read in two segments then looked like one, and one that waits.
+func TestSnapshotOfSegments(t *testing.T) {
+	closed := errors.New("closed")
+	for _, c := range []struct {
+		name    string
+		counts  []int // each time they are asked for; -1: an error
+		waiting []int
+		want    string
+	}{
+		{"nothing comes", []int{18, 18}, []int{0}, "18 segments, 0 bytes wait, true"},
+		{"one comes in between", []int{18, 19, 19}, []int{343, 343}, "19 segments, 343 bytes wait, true"},
+		{"and another", []int{18, 19, 20, 20}, []int{343, 686, 686}, "20 segments, 686 bytes wait, true"},
+		{"the connection is closed", []int{-1}, nil, "0 segments, 0 bytes wait, false"},
+		{"and in between", []int{18, 18}, []int{-1}, "0 segments, 0 bytes wait, false"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			next := func(list *[]int) (n int, err error) {
+				if n, *list = (*list)[0], (*list)[1:]; n < 0 {
+					return 0, closed
+				}
+				return n, nil
+			}
+			s, ok := snapshot(func() (segments, error) {
+				n, err := next(&c.counts)
+				return segments{count: n, full: 1448}, err
+			}, func() (int, error) { return next(&c.waiting) })
+			if got := fmt.Sprintf("%d segments, %d bytes wait, %v", s.count, s.waiting, ok); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
 	}
 }
 

@@ -144,7 +144,8 @@ func TestSimulationShowsTheGauges(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id := range 3 {
-		if err := s.Submit(0, id, Request{PromptTokens: 32, OutputTokens: 2}); err != nil {
+		at := time.Duration(id/2) * time.Millisecond // the third during the first step, so that the second takes it up
+		if err := s.Submit(at, id, Request{PromptTokens: 32, OutputTokens: 2}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +156,7 @@ func TestSimulationShowsTheGauges(t *testing.T) {
 	}
 	const us = time.Microsecond
 	want := []StepEnd{
-		{At: 26_400 * us, Time: 26_400 * us, Work: Work{Prefill: 64, Admitted: 2}, Running: 2, Waiting: 1, KVUsage: .06},
+		{At: 26_400 * us, Time: 26_400 * us, Work: Work{Prefill: 64, Admitted: 2}, Running: 2, Waiting: 0, KVUsage: .06},
 		{At: 38_400 * us, Time: 12_000 * us, Work: Work{Decoding: 2, Context: 66}, Running: 0, Waiting: 1},
 		{At: 56_600 * us, Time: 18_200 * us, Work: Work{Prefill: 32, Admitted: 1}, Running: 1, Waiting: 0, KVUsage: .03},
 		{At: 67_600 * us, Time: 11_000 * us, Work: Work{Decoding: 1, Context: 33}, Running: 0, Waiting: 0},

@@ -65,6 +65,7 @@ const (
 	Better        Change = "better"
 	Worse         Change = "worse"
 	NoDifference  Change = "no difference shown" // the interval of the ratio contains 1
+	Undecided     Change = "too few to say"      // the bound that would decide is unknown: too few requests
 	NotComparable Change = "not comparable"      // a level is not to be trusted, or a figure is unknown
 )
 
@@ -190,6 +191,8 @@ func compareMetrics(m metric, a, b *LevelSummary) MetricComparison {
 		c.Change = Better
 	case more, less:
 		c.Change = Worse
+	case c.Ratio.Value > 1 && !c.Ratio.Low.Known(), c.Ratio.Value < 1 && !c.Ratio.High.Known():
+		c.Change = Undecided
 	default:
 		c.Change = NoDifference
 	}
@@ -367,7 +370,7 @@ func (c *CurveComparison) tellMetric(name string) string {
 		return ""
 	}
 	var words []string
-	for _, change := range []Change{Better, Worse, NoDifference, NotComparable} {
+	for _, change := range []Change{Better, Worse, NoDifference, Undecided, NotComparable} {
 		if n := counts[change]; n > 0 {
 			words = append(words, fmt.Sprintf("%s at %d", change, n))
 		}

@@ -78,7 +78,7 @@ func TestChange(t *testing.T) {
 		{"less", level(Estimate{20, 18, 22}), level(Estimate{10, 9, 11}), Worse, Better},
 		{"perhaps more", level(Estimate{10, 9, 11}), level(Estimate{11, 10, 12}), NoDifference, NoDifference},
 		{"more, without a bound above", level(Estimate{10, 9, 11}), level(Estimate{20, 18, nan}), Better, Worse},
-		{"no bounds", level(Estimate{10, nan, nan}), level(Estimate{20, nan, nan}), NoDifference, NoDifference},
+		{"no bounds", level(Estimate{10, nan, nan}), level(Estimate{20, nan, nan}), Undecided, Undecided},
 		{"unknown", level(unknown()), level(Estimate{20, 18, 22}), NotComparable, NotComparable},
 		{"doubted", level(Estimate{10, 9, 11}), level(Estimate{20, 18, 22}, Doubt{Kind: KindFailures}), NotComparable, NotComparable},
 	} {
@@ -106,7 +106,7 @@ func TestComparePeak(t *testing.T) {
 	}{
 		{"the higher is known less well", levels(Estimate{900, 880, 920}, Estimate{910, 700, 1200}), levels(Estimate{450, 440, 460}, Estimate{500, 100, 900}), 0.5, Worse},
 		{"at different loads", levels(Estimate{900, 880, 920}, Estimate{800, 790, 810}), levels(Estimate{100, 90, 110}, Estimate{900, 880, 920}), 1, NoDifference},
-		{"no bounds", levels(Estimate{900, nan, nan}, Estimate{800, nan, nan}), levels(Estimate{100, nan, nan}, Estimate{450, nan, nan}), 0.5, NoDifference},
+		{"no bounds", levels(Estimate{900, nan, nan}, Estimate{800, nan, nan}), levels(Estimate{100, nan, nan}, Estimate{450, nan, nan}), 0.5, Undecided},
 		{"only where both measured", levels(Estimate{900, 880, 920}, Estimate{1800, 1790, 1810}), levels(Estimate{900, 880, 920}), 1, NoDifference},
 		{"nothing known", levels(unknown()), levels(unknown()), nan, NotComparable},
 	} {
@@ -190,7 +190,7 @@ func TestCompareSame(t *testing.T) {
 		for _, l := range c.Curves[0].Levels {
 			for _, m := range l.Metrics {
 				compared++
-				if m.Change != NoDifference {
+				if m.Change != NoDifference && m.Change != Undecided {
 					shown++
 				}
 			}

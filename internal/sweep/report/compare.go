@@ -221,7 +221,8 @@ func newRatioCell(m *sweep.MetricComparison) ratioCell {
 		format = formatRate
 	}
 	marks := map[sweep.Change][2]string{
-		sweep.Better: {"good", "✔"}, sweep.Worse: {"bad", "✖"}, sweep.NoDifference: {"plain", "="}, sweep.NotComparable: {"plain", "?"},
+		sweep.Better: {"good", "✔"}, sweep.Worse: {"bad", "✖"}, sweep.NoDifference: {"plain", "="},
+		sweep.Undecided: {"plain", "…"}, sweep.NotComparable: {"plain", "?"},
 	}
 	mark := marks[m.Change]
 	c := ratioCell{Class: mark[0], Sign: mark[1], Values: format(float64(m.A.Value)) + " → " + format(float64(m.B.Value))}

@@ -78,8 +78,11 @@ func printParameters(w io.Writer, f *sweep.Fit) {
 		if p.Error.Known() {
 			spread = "± " + parameter(float64(p.Error), p.Unit)
 		}
-		if !p.Known() {
+		switch {
+		case !p.Known():
 			value = "?"
+		case p.Name == "async":
+			value = yesOrNo(p.Value == 1)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, value, spread, p.Note)
 	}
@@ -96,6 +99,13 @@ func parameter(v float64, unit string) string {
 		return significant(v) + of
 	}
 	return strings.TrimSpace(fmt.Sprintf("%.0f %s", v, unit))
+}
+
+func yesOrNo(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
 }
 
 // significant writes seconds as a duration of three digits.

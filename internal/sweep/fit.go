@@ -57,7 +57,7 @@ func FitModel(run *Run) (*Fit, error) {
 	if len(steps) < fewSteps {
 		return nil, fmt.Errorf("%d of %d engine steps could be told apart, which is too few for a model: it needs at least %d, of requests that send one token an event", len(steps), f.Steps, fewSteps)
 	}
-	woken := wokenBy(traces, budget)
+	woken, noIntake := wokenBy(traces, budget), "no request met an idle server alone"
 	if prefills(steps) < fewSteps/5 && len(woken) > 0 {
 		f.Notes = append(f.Notes, "hardly a step had prefill beside decoding, so the costs of prefill and admission are from the TTFT of requests that met an idle server, and hold the way there as well; levels of more concurrency tell them apart")
 		for _, w := range woken {
@@ -65,12 +65,12 @@ func FitModel(run *Run) (*Fit, error) {
 				steps = append(steps, w.observation)
 			}
 		}
-		woken = nil
+		woken, noIntake = nil, notApart
 	}
 	s := solve(steps)
 	f.Used, f.Residual, f.Step = len(steps), meanAbsolute(s.residuals), meanTime(steps)
 	f.costs(s)
-	f.intake(woken)
+	f.intake(woken, noIntake)
 	f.limits(run, traces, budget)
 	f.budget(budget, budgetNote)
 	f.Turnaround = turnaround(run)
@@ -170,26 +170,62 @@ func (f *Fit) costs(s solution) {
 }
 
 // intake finds what a prompt token takes on its way to the scheduler: how much longer the TTFT of requests that met an
-// idle server was than their step, and how that grows with the prompt. What does not grow is the network's.
-func (f *Fit) intake(all []woken) {
-	p := Parameter{Name: "per-intake", Unit: "s/token", Error: Figure(math.NaN()), Note: "no requests with prompts of several lengths met an idle server"}
-	var extra []observation
-	lengths := map[int]bool{}
+// idle server alone was than their step, and how that grows with the prompt. Of prompts of one length all of it counts
+// as intake, which is right for that length. The note is for a run without such requests.
+func (f *Fit) intake(all []woken, note string) {
+	var outside []observation
+	var lengths []int
+	var ttft, account []float64
 	for _, w := range all {
-		lengths[w.prompt] = true
+		if !w.alone {
+			continue
+		}
 		engine := f.Model.StepTime(w.work) + time.Duration(w.steps-1)*f.Model.Base
-		extra = append(extra, observation{w.seconds - engine.Seconds(), vllmsim.Work{Prefill: w.prompt}})
+		outside = append(outside, observation{w.seconds - engine.Seconds(), vllmsim.Work{Prefill: w.request.prompt}})
+		lengths, ttft = append(lengths, w.request.prompt), append(ttft, w.seconds)
+		if r := w.request; r.ServerQueue != nil && r.ServerPrefill != nil {
+			account = append(account, w.seconds-*r.ServerQueue-*r.ServerPrefill)
+		}
 	}
-	if len(lengths) > 1 {
-		values, errs, _ := robust(extra, []cost{costBase, costPrefill})
-		if p.Note = ""; values[1] > significant*errs[1] {
-			p.Value, p.Error = values[1], Figure(errs[1])
-		} else {
-			p.Note = notSeen
+	p := Parameter{Name: "per-intake", Unit: "s/token", Error: Figure(math.NaN()), Note: note}
+	if len(outside) > 0 {
+		oneLength := slices.Min(lengths) == slices.Max(lengths)
+		kept := []cost{costPrefill, costBase}
+		if oneLength {
+			kept = kept[:1]
+		}
+		values, errs, _ := robust(outside, kept)
+		if p.Note = notSeen; values[0] > significant*errs[0] {
+			p.Value, p.Error, p.Note = values[0], Figure(errs[0]), ""
+		}
+		switch {
+		case oneLength && p.Known():
+			f.Notes = append(f.Notes, intakeOfOneLength(lengths[0], p.Value, account))
+		case !oneLength && values[1] > max(significant*errs[1], worthAWord*median(ttft)):
+			f.Notes = append(f.Notes, fmt.Sprintf("outside the engine a request takes %s however short its prompt (HTTP, network, hops between processes): the model does not have that, and predicts a TTFT that much too low", latency(values[1])))
 		}
 	}
 	f.Model.PerIntake = time.Duration(math.Round(p.Value * float64(time.Second)))
 	f.Parameters = append(f.Parameters, p)
+}
+
+// worthAWord is the part of the TTFT on an idle server that the model may miss without a word.
+const worthAWord = 0.05
+
+// intakeOfOneLength tells what intake means if all prompts had one length, beside the time outside the engine by the
+// server's own account of each request, where it gave one.
+func intakeOfOneLength(prompt int, perToken float64, account []float64) string {
+	text := fmt.Sprintf("the prompts that met an idle server all had %d tokens, so that intake is all the time outside the engine: %s", prompt, latency(perToken*float64(prompt)))
+	if len(account) > 0 {
+		text += fmt.Sprintf(" (median by the server's own account: %s)", latency(median(account)))
+	}
+	return text + "; it holds for that length, and a prediction for others will be off; add a level of 1 in flight with another prompt length"
+}
+
+// median sorts the values.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return stat.Quantile(0.5, stat.Empirical, values, nil)
 }
 
 // limits finds how many requests run at once, and what holds less than that many: a KV cache too small for requests
@@ -237,8 +273,7 @@ func turnaround(run *Run) time.Duration {
 	if len(all) == 0 {
 		return 0
 	}
-	slices.Sort(all)
-	return time.Duration(stat.Quantile(0.5, stat.Empirical, all, nil) * float64(time.Second))
+	return time.Duration(median(all) * float64(time.Second))
 }
 
 // scheduling finds whether steps are composed ahead: then a request joins not the step after the one under way when it

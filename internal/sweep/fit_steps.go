@@ -235,24 +235,34 @@ func (t *trace) busy() (all []observation) {
 // woken is what an idle engine did at once for a request that had just come: the TTFT is that and the way there.
 type woken struct {
 	observation
-	steps  int // more than one for a prompt beyond the budget
-	prompt int // tokens of the request that came first
+	steps   int // more than one for a prompt beyond the budget
+	request *traced
+	alone   bool // no other request was on its way or served meanwhile, so that the way there is its own
 }
 
-// idle lists what was done for requests that found the engine idle.
+// idle lists what was done for requests that found the engine idle, by the arrival of tokens and, where the server
+// gave one, its own account of how long they waited.
 func (t *trace) idle(budget int) (all []woken) {
+	const atOnce = 1e-3 // seconds
 	for i, s := range t.steps {
 		if s.work.Decoding > 0 || len(s.finished) == 0 || s.work.Prefill > budget && len(s.finished) > 1 {
 			continue
 		}
 		r := s.finished[0]
 		ttft := r.FirstToken.Sub(r.Sent).Seconds()
-		if r.SentLate || r.late(0) || i > 0 && t.steps[i-1].end > s.end-ttft {
+		if r.SentLate || r.late(0) || i > 0 && t.steps[i-1].end > s.end-ttft || r.ServerQueue != nil && *r.ServerQueue > atOnce {
 			continue
 		}
-		all = append(all, woken{observation{ttft, s.work}, (s.work.Prefill + budget - 1) / budget, r.prompt})
+		all = append(all, woken{observation{ttft, s.work}, (s.work.Prefill + budget - 1) / budget, r, t.alone(r)})
 	}
 	return all
+}
+
+// alone reports whether no other request of the level was under way between a request's start and its first token.
+func (t *trace) alone(r *traced) bool {
+	return !slices.ContainsFunc(t.requests, func(other *traced) bool {
+		return other != r && other.Sent.Before(r.FirstToken) && other.LastToken.After(r.Sent)
+	})
 }
 
 // mostRunning is the highest number of requests that had a token in one step.

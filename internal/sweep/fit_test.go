@@ -178,6 +178,92 @@ func TestFitSaysWhatItCannotTell(t *testing.T) {
 	}
 }
 
+// farther is a run whose requests took longer on their way to the server.
+func farther(run *Run, by time.Duration) *Run {
+	for i := range run.Requests {
+		run.Requests[i].Sent = run.Requests[i].Sent.Add(-by)
+	}
+	return run
+}
+
+// accounted is a run whose requests carry the server's own account.
+func accounted(run *Run, queue, prefill float64) *Run {
+	for i := range run.Requests {
+		run.Requests[i].ServerQueue, run.Requests[i].ServerPrefill = &queue, &prefill
+	}
+	return run
+}
+
+func TestFitOfTheTimeOutsideTheEngine(t *testing.T) {
+	m := fitModel() // alone: 2.5 ms of intake and a step of 92 ms for 512 tokens
+	loop := func(concurrency, prompt, requests int) Level {
+		return Level{Concurrency: concurrency, PromptTokens: prompt, OutputTokens: 64, Requests: requests}
+	}
+	oneLength := []Level{loop(1, 512, 20), loop(12, 512, 100)}
+	twoLengths := append([]Level{loop(1, 128, 20), loop(20, 128, 200)}, oneLength...)
+	const way = 5 * time.Millisecond
+	for _, c := range []struct {
+		name   string
+		levels []Level
+		change func(run *Run) *Run
+		want   float64 // per-intake in µs a token; 0: unknown
+		note   string  // of the parameter or the fit; empty: none is about the time outside
+	}{
+		{
+			"all of it, where prompts have one length", oneLength,
+			func(run *Run) *Run { return farther(run, way) },
+			4.9 + 5000.0/512, "the prompts that met an idle server all had 512 tokens, so that intake is all the time outside the engine: 7.5",
+		},
+		{
+			"beside the server's own account", oneLength,
+			func(run *Run) *Run { return accounted(farther(run, way), 0, 0.0920) },
+			4.9 + 5000.0/512, "ms (median by the server's own account: 7.5",
+		},
+		{"only what grows with the prompt, where lengths differ", twoLengths, func(run *Run) *Run { return run }, 4.9, ""},
+		{
+			"and a word about what does not", twoLengths,
+			func(run *Run) *Run { return farther(run, way) },
+			4.9, "outside the engine a request takes 5.0",
+		},
+		{
+			"not of requests that the server says waited", oneLength,
+			func(run *Run) *Run { return accounted(farther(run, way), 0.002, 0.0920) },
+			0, "no request met an idle server alone",
+		},
+		{"nor of requests beside others", oneLength[1:], func(run *Run) *Run { return run }, 0, "no request met an idle server alone"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run := simulated(t, t.Context(), Plan{Levels: c.levels, Seed: 1}, Virtual{Model: m, Turnaround: 2 * way})
+			f, err := FitModel(c.change(run))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := f.parameter(t, "per-intake")
+			if got := 1e6 * p.Value; !(math.Abs(got-c.want) <= 0.02) || p.Known() != (c.want > 0) {
+				t.Errorf("per-intake is %.4g µs (%q), want %.4g", got, p.Note, c.want)
+			}
+			about := []string{p.Note}
+			for _, note := range f.Notes {
+				if strings.Contains(note, "outside the engine") {
+					about = append(about, note)
+				}
+			}
+			if got := strings.TrimSpace(strings.Join(about, "\n")); !strings.Contains(got, c.note) || (got == "") != (c.note == "") {
+				t.Errorf("note: %q, want %q", got, c.note)
+			}
+			predictions, err := f.Predict(run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range predictions { // of one length, whatever the way, the TTFT alone is as it was measured
+				if len(c.levels) == 2 && c.want > 0 && c.levels[i].Concurrency == 1 && !(math.Abs(p.TTFT50.Ratio()-1) < 0.005) {
+					t.Errorf("%s: TTFT was %.5g, predicted %.5g", p.Level, p.TTFT50.Measured, p.TTFT50.Predicted)
+				}
+			}
+		})
+	}
+}
+
 func TestFitNeedsSteps(t *testing.T) {
 	run := simulated(t, t.Context(), Plan{Levels: []Level{{Concurrency: 4, PromptTokens: 512, OutputTokens: 2, Requests: 40}}}, Virtual{Model: fitModel()})
 	_, err := FitModel(run)

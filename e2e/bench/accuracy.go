@@ -7,6 +7,9 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/llm-prober/llm_prober/e2e/figures"
+	"github.com/llm-prober/llm_prober/e2e/mock"
 )
 
 // levels are the numbers of concurrent streams.
@@ -20,10 +23,10 @@ const (
 
 // accuracy compares what the prober says with what the server knows.
 func accuracy(o options) (string, error) {
-	var t, tokens table
-	t.header("streams", "start", "stamps", "TTFT served, mean / p99", "error of mean", "error of p99", "worst sample",
+	var t, tokens figures.Table
+	t.Header("streams", "start", "stamps", "TTFT served, mean / p99", "error of mean", "error of p99", "worst sample",
 		"ITL served, p50 / p99", "error of p50", "error of p99", "start stamp → receipt, p50 / p99", "`reader_late`", "CPU, s", "MB")
-	tokens.header("streams", "start", "TTFT withheld by probe", "by token", "ITL withheld by token", "TTFT: error of mean", "of p99", "worst sample",
+	tokens.Header("streams", "start", "TTFT withheld by probe", "by token", "ITL withheld by token", "TTFT: error of mean", "of p99", "worst sample",
 		"ITL: error of mean", "of p99", "worst sample", "mean TTFT against all served, by probe", "by token", "its p99", "mean ITL", "its p99")
 	for _, staggered := range []bool{false, true} {
 		for _, streams := range levels() {
@@ -37,9 +40,9 @@ func accuracy(o options) (string, error) {
 					runs = append(runs, c)
 				}
 				level := []string{fmt.Sprint(streams), startName(staggered)}
-				t.row(slices.Concat(level, []string{stampName(kernel)}, accuracyCells(runs))...)
+				t.Row(slices.Concat(level, []string{stampName(kernel)}, accuracyCells(runs))...)
 				if kernel { // without its stamps nobody knows which tokens were late
-					tokens.row(slices.Concat(level, tokenCells(runs))...)
+					tokens.Row(slices.Concat(level, tokenCells(runs))...)
 				}
 			}
 		}
@@ -70,7 +73,7 @@ func compare(streams int, staggered, kernel bool) (comparison, error) {
 		cc.Stagger = length / time.Duration(streams)
 		cc.Streams, cc.Rounds = max(5, 2*streams), 1
 	}
-	server := serverConfig{First: paceFirst, Every: paceEvery, Tokens: paceCount, Usage: true, Record: true}
+	server := mock.Config{Prompt: promptTokens, First: paceFirst, Every: paceEvery, Record: true}
 	ledger, result, err := exchange(server, "prober", cc, nil)
 	if err != nil {
 		return comparison{}, err
@@ -152,7 +155,7 @@ func bias(s samples, served []float64, figure func([]float64) float64) float64 {
 // wrong is what counts as a wrong sample when the prober is starved, in milliseconds.
 const wrong = 2.0
 
-func compareWith(ledger map[string]account, r clientResult) (comparison, error) {
+func compareWith(ledger map[string]mock.Account, r clientResult) (comparison, error) {
 	c := comparison{probes: len(r.Probes), cpu: r.CPU.Seconds(), rss: float64(r.PeakRSS) / 1e6}
 	for _, p := range r.Probes {
 		a, ok := ledger[p.ID]
@@ -168,7 +171,7 @@ func compareWith(ledger map[string]account, r clientResult) (comparison, error) 
 	return c, nil
 }
 
-func (c *comparison) add(a account, p probe) {
+func (c *comparison) add(a mock.Account, p probe) {
 	if p.Late {
 		c.late++
 	} else {
@@ -221,11 +224,11 @@ func over(runs []comparison, figure func(*comparison) float64) float64 {
 			values = append(values, v)
 		}
 	}
-	return median(values)
+	return figures.Median(values)
 }
 
-func p50(values []float64) float64 { return quantile(values, 0.5) }
-func p99(values []float64) float64 { return quantile(values, 0.99) }
+func p50(values []float64) float64 { return figures.Quantile(values, 0.5) }
+func p99(values []float64) float64 { return figures.Quantile(values, 0.99) }
 
 // accuracyCells are the medians of several runs.
 func accuracyCells(runs []comparison) []string {
@@ -236,9 +239,9 @@ func accuracyCells(runs []comparison) []string {
 		probes += r.probes
 	}
 	return []string{
-		fmt.Sprintf("%.1f / %.1f", over(runs, func(c *comparison) float64 { return mean(c.whole.ttft.served) }),
+		fmt.Sprintf("%.1f / %.1f", over(runs, func(c *comparison) float64 { return figures.Mean(c.whole.ttft.served) }),
 			over(runs, func(c *comparison) float64 { return p99(c.whole.ttft.served) })),
-		ms(func(c *comparison) float64 { return c.whole.ttft.off(mean) }),
+		ms(func(c *comparison) float64 { return c.whole.ttft.off(figures.Mean) }),
 		ms(func(c *comparison) float64 { return c.whole.ttft.off(p99) }),
 		ms(func(c *comparison) float64 { return worst(c.whole.ttft.errors) }),
 		fmt.Sprintf("%.2f / %.2f", over(runs, func(c *comparison) float64 { return p50(c.whole.itl.served) }),
@@ -261,16 +264,16 @@ func tokenCells(runs []comparison) []string {
 		percent(func(c *comparison) float64 { return c.whole.ttft.share() }),
 		percent(func(c *comparison) float64 { return c.byToken.ttft.share() }),
 		percent(func(c *comparison) float64 { return c.byToken.itl.share() }),
-		ms(func(c *comparison) float64 { return c.byToken.ttft.off(mean) }),
+		ms(func(c *comparison) float64 { return c.byToken.ttft.off(figures.Mean) }),
 		ms(func(c *comparison) float64 { return c.byToken.ttft.off(p99) }),
 		ms(func(c *comparison) float64 { return worst(c.byToken.ttft.errors) }),
-		ms(func(c *comparison) float64 { return c.byToken.itl.off(mean) }),
+		ms(func(c *comparison) float64 { return c.byToken.itl.off(figures.Mean) }),
 		ms(func(c *comparison) float64 { return c.byToken.itl.off(p99) }),
 		ms(func(c *comparison) float64 { return worst(c.byToken.itl.errors) }),
-		ms(func(c *comparison) float64 { return bias(c.whole.ttft, c.ttft, mean) }),
-		ms(func(c *comparison) float64 { return bias(c.byToken.ttft, c.ttft, mean) }),
+		ms(func(c *comparison) float64 { return bias(c.whole.ttft, c.ttft, figures.Mean) }),
+		ms(func(c *comparison) float64 { return bias(c.byToken.ttft, c.ttft, figures.Mean) }),
 		ms(func(c *comparison) float64 { return bias(c.byToken.ttft, c.ttft, p99) }),
-		ms(func(c *comparison) float64 { return bias(c.byToken.itl, c.itl, mean) }),
+		ms(func(c *comparison) float64 { return bias(c.byToken.itl, c.itl, figures.Mean) }),
 		ms(func(c *comparison) float64 { return bias(c.byToken.itl, c.itl, p99) }),
 	}
 }

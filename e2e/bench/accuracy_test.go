@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/llm-prober/llm_prober/e2e/figures"
+	"github.com/llm-prober/llm_prober/e2e/mock"
 )
 
 // What each rule records of a probe, and how far that is from what the server knows.
 func TestComparison(t *testing.T) {
 	const ms = time.Millisecond
 	// The request came at 0; tokens at 50, 60, 70 and 80 ms, each written in a tenth of a millisecond.
-	served := account{Received: 0}
+	served := mock.Account{Received: 0}
 	for i := range int64(4) {
 		at := int64(50*ms) + i*int64(10*ms)
 		served.Writes = append(served.Writes, at)
@@ -50,7 +53,7 @@ func TestComparison(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.probe.ID = "p"
-			got, err := compareWith(map[string]account{"p": served}, clientResult{Probes: []probe{c.probe}})
+			got, err := compareWith(map[string]mock.Account{"p": served}, clientResult{Probes: []probe{c.probe}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,22 +80,12 @@ func TestSharesAndBias(t *testing.T) {
 	for i, known := range []bool{true, true, true, false} {
 		s.add(known, float64(10*(i+1)), float64(10*(i+1))+0.5, 0)
 	}
-	if got := fmt.Sprintf("%.1f %% withheld, off by %.2f", s.share(), s.off(mean)); got != "25.0 % withheld, off by 0.50" {
+	if got := fmt.Sprintf("%.1f %% withheld, off by %.2f", s.share(), s.off(figures.Mean)); got != "25.0 % withheld, off by 0.50" {
 		t.Error(got)
 	}
 	c := comparison{ttft: []float64{10, 20, 30, 40}}
 	c.byToken.ttft = s
-	if got := bias(c.byToken.ttft, c.ttft, mean); got != -4.5 {
+	if got := bias(c.byToken.ttft, c.ttft, figures.Mean); got != -4.5 {
 		t.Errorf("the mean is off by %v against all that were served, want -4.5", got)
-	}
-}
-
-// What is still in the kernel's queue when write(2) returns may leave at any time until the queue is seen empty.
-func TestAccountOfWhatHasLeft(t *testing.T) {
-	a := account{Writes: []int64{1, 2, 3}, Returns: []int64{1}}
-	before := time.Now().UnixNano()
-	a.left()
-	if len(a.Returns) != 3 || a.Returns[0] != 1 || a.Returns[1] < before || a.Returns[1] != a.Returns[2] {
-		t.Errorf("%v", a.Returns)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	promconfig "github.com/prometheus/common/config"
 	"golang.org/x/sys/unix"
 
+	"github.com/llm-prober/llm_prober/e2e/mock"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -40,7 +41,7 @@ type clientConfig struct {
 	Tokens  int
 	Kernel  bool   // false: hide from the prober that the connection is one of the kernel's
 	Segment int    // largest TCP segment; 0: the interface's, which is 64 KiB for the loopback
-	Ticket  string // see openTicket
+	Ticket  string // see mock.OpenTicket
 	Profile string // file for a CPU profile
 }
 
@@ -159,7 +160,7 @@ func (c *clientConfig) runner() (*prober.Runner, error) {
 		return nil, err
 	}
 	var observer prober.Observer
-	if ticket, err := openTicket(c.Ticket); err != nil {
+	if ticket, err := mock.OpenTicket(c.Ticket); err != nil {
 		return nil, err
 	} else if ticket != nil {
 		observer = counting{read: ticket}
@@ -202,14 +203,15 @@ func bareRole(config json.RawMessage, ready func(string)) (any, error) {
 		return nil, err
 	}
 	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true}
-	ticket, err := openTicket(c.Ticket)
+	ticket, err := mock.OpenTicket(c.Ticket)
 	if err != nil {
 		return nil, err
 	}
+	body := fmt.Sprintf(`{"model":%q,"stream":true,"max_tokens":%d,"stream_options":{"include_usage":true}}`, modelName, c.Tokens)
 	var mu sync.Mutex
 	lines := 0
 	read := func(i int) error {
-		req, err := http.NewRequest(http.MethodPost, c.URL+"/v1/chat/completions", strings.NewReader("{}"))
+		req, err := http.NewRequest(http.MethodPost, c.URL+"/v1/chat/completions", strings.NewReader(body))
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/llm-prober/llm_prober/e2e/child"
+	"github.com/llm-prober/llm_prober/e2e/figures"
+	"github.com/llm-prober/llm_prober/e2e/mock"
 )
 
 // costCase is one way of being fed.
@@ -28,13 +32,13 @@ func costCases() []costCase {
 func cost(o options) (string, error) {
 	// A processor that is never idle is never sent to sleep: on a virtual machine waking it up costs more than the
 	// event that it is woken for, and not the same twice.
-	awake, err := startChild("neighbour", clientCPU, neighbourConfig{Idle: true})
+	awake, err := child.Start("neighbour", child.ClientCPU, neighbourConfig{Idle: true})
 	if err != nil {
 		return "", err
 	}
-	defer awake.kill()
-	var t table
-	t.header("server", "prober, ns/event", "bare reader, ns/event", "ratio", "events/s seen by the prober")
+	defer awake.Kill()
+	var t figures.Table
+	t.Header("server", "prober, ns/event", "bare reader, ns/event", "ratio", "events/s seen by the prober")
 	for _, c := range costCases() {
 		var ours, bare, ratio, rate []float64
 		for range o.runs {
@@ -50,8 +54,8 @@ func cost(o options) (string, error) {
 			ratio = append(ratio, perEvent(p)/perEvent(b))
 			rate = append(rate, float64(p.Events)/p.Wall.Seconds())
 		}
-		t.row(c.name, fmt.Sprintf("%.0f", median(ours)), fmt.Sprintf("%.0f", median(bare)),
-			fmt.Sprintf("%.2f (%s)", median(ratio), each(ratio, "%.2f")), fmt.Sprintf("%.0f", median(rate)))
+		t.Row(c.name, fmt.Sprintf("%.0f", figures.Median(ours)), fmt.Sprintf("%.0f", figures.Median(bare)),
+			fmt.Sprintf("%.2f (%s)", figures.Median(ratio), each(ratio, "%.2f")), fmt.Sprintf("%.0f", figures.Median(rate)))
 	}
 	return t.String(), nil
 }
@@ -62,14 +66,14 @@ func perEvent(r clientResult) float64 { return float64(r.CPU) / float64(r.Events
 func (c costCase) run(client string) (r clientResult, err error) {
 	ticket := ""
 	if c.lock {
-		file, remove, err := newTicket()
+		file, remove, err := mock.NewTicket()
 		if err != nil {
 			return r, err
 		}
 		defer remove()
 		ticket = file
 	}
-	server := serverConfig{First: time.Millisecond, Tokens: c.tokens, Event: 250, Ticket: ticket}
+	server := mock.Config{Prompt: promptTokens, First: time.Millisecond, NoCount: true, Event: 250, Ticket: ticket}
 	_, r, err = exchange(server, client, clientConfig{Streams: c.streams, Rounds: 1, Tokens: c.tokens, Kernel: true, Ticket: ticket, Profile: profileOf(client)}, nil)
 	if err == nil && r.Events != c.streams*c.tokens {
 		err = fmt.Errorf("%s saw %d events instead of %d", client, r.Events, c.streams*c.tokens)
@@ -79,29 +83,36 @@ func (c costCase) run(client string) (r clientResult, err error) {
 
 // exchange runs a server and a client, each on its own processor, and returns what both saw. prepare is given
 // the client's process before the client begins.
-func exchange(sc serverConfig, client string, cc clientConfig, prepare func(pid int) error) (map[string]account, clientResult, error) {
-	var ledger map[string]account
+func exchange(sc mock.Config, client string, cc clientConfig, prepare func(pid int) error) (map[string]mock.Account, clientResult, error) {
 	var result clientResult
-	server, err := startChild("server", serverCPU, sc)
+	server, err := child.Start("mock", child.ServerCPU, sc)
 	if err != nil {
 		return nil, result, err
 	}
-	defer server.kill()
-	cc.URL = server.said
-	c, err := startChild(client, clientCPU, cc)
+	defer server.Kill()
+	cc.URL = server.Said
+	c, err := child.Start(client, child.ClientCPU, cc)
 	if err != nil {
 		return nil, result, err
 	}
-	defer c.kill()
+	defer c.Kill()
 	if prepare != nil {
-		if err := prepare(c.command.Process.Pid); err != nil {
+		if err := prepare(c.PID()); err != nil {
 			return nil, result, err
 		}
 	}
-	if err := c.finish(&result); err != nil {
+	if err := c.Finish(&result); err != nil {
 		return nil, result, err
 	}
-	return ledger, result, server.finish(&ledger)
+	var accounts []mock.Account
+	if err := server.Finish(&accounts); err != nil {
+		return nil, result, err
+	}
+	ledger := map[string]mock.Account{}
+	for _, a := range accounts {
+		ledger[a.ID] = a
+	}
+	return ledger, result, nil
 }
 
 func each(values []float64, format string) string {

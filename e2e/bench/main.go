@@ -8,27 +8,31 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/llm-prober/llm_prober/e2e/child"
+	"github.com/llm-prober/llm_prober/e2e/figures"
+	"github.com/llm-prober/llm_prober/e2e/mock"
 )
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == childArgument {
-		if err := runChild(os.Args[2]); err != nil {
-			fmt.Fprintf(os.Stderr, "bench: %s: %s\n", os.Args[2], err)
-			os.Exit(1)
-		}
-		return
+	played, err := child.Played(os.Args[1:], roles())
+	if !played {
+		err = run()
 	}
-	if err := run(); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func roles() map[string]child.Role {
+	return map[string]child.Role{"mock": mock.Role, "prober": proberRole, "bare": bareRole, "neighbour": neighbourRole}
 }
 
 // options are the command line.
@@ -81,31 +85,9 @@ func run() error {
 		if *out == "" {
 			continue
 		}
-		if err := insert(*out, s.name, text); err != nil {
+		if err := figures.Insert(*out, "bench:"+s.name, text); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// insert replaces what stands between the markers of one part of a report.
-func insert(file, name, text string) error {
-	report, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("reading the report: %w", err)
-	}
-	begin, end := []byte("<!-- bench:"+name+" -->\n"), []byte("<!-- end -->")
-	head, rest, found := bytes.Cut(report, begin)
-	if !found {
-		return fmt.Errorf("%s has no marker %q", file, begin)
-	}
-	_, tail, found := bytes.Cut(rest, end)
-	if !found {
-		return fmt.Errorf("%s: no %q after %q", file, end, begin)
-	}
-	report = slices.Concat(head, begin, []byte(strings.TrimSpace(text)+"\n"), end, tail)
-	if err := os.WriteFile(file, report, 0o644); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
 }

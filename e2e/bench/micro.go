@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/llm-prober/llm_prober/e2e/figures"
 )
 
 // micro runs the benchmarks that stand beside the code they measure.
 func micro(o options) (string, error) {
-	var t table
-	t.header("benchmark", "ns", "bytes", "allocations")
+	var t figures.Table
+	t.Header("benchmark", "ns", "bytes", "allocations")
 	for _, b := range []struct{ dir, pattern string }{
 		{"./prober", "BenchmarkChunkDecode|BenchmarkEvent"},
 		{"./collector", "BenchmarkRelayReading|BenchmarkExposition"},
@@ -27,8 +29,8 @@ func micro(o options) (string, error) {
 		}
 		results := parseBenchmarks(string(out))
 		for _, name := range results.names {
-			t.row("`"+name+"`", fmt.Sprintf("%.0f", median(results.of[name]["ns/op"])),
-				fmt.Sprintf("%.0f", median(results.of[name]["B/op"])), fmt.Sprintf("%.0f", median(results.of[name]["allocs/op"])))
+			t.Row("`"+name+"`", fmt.Sprintf("%.0f", figures.Median(results.of[name]["ns/op"])),
+				fmt.Sprintf("%.0f", figures.Median(results.of[name]["B/op"])), fmt.Sprintf("%.0f", figures.Median(results.of[name]["allocs/op"])))
 		}
 	}
 	return t.String(), nil

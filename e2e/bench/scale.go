@@ -19,6 +19,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/llm-prober/llm_prober/e2e/child"
+	"github.com/llm-prober/llm_prober/e2e/figures"
+	"github.com/llm-prober/llm_prober/e2e/mock"
 	"github.com/llm-prober/llm_prober/internal/recording"
 )
 
@@ -45,15 +48,15 @@ func scale(o options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var t table
-	t.header("targets", "probes/s", "failed", "CPU, s per minute", "RSS / peak, MB", "start delay p99, ms", "`reader_late`", "relay failures",
+	var t figures.Table
+	t.Header("targets", "probes/s", "failed", "CPU, s per minute", "RSS / peak, MB", "start delay p99, ms", "`reader_late`", "relay failures",
 		"scrape as text", "scrape as protobuf")
 	for _, n := range o.targets {
 		cells, err := scaleRun(dir, binary, page, n, o.minute)
 		if err != nil {
 			return "", fmt.Errorf("%d targets: %w", n, err)
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
 	return t.String(), nil
 }
@@ -74,13 +77,13 @@ func metricsPage(dir string) (string, error) {
 
 // scaleRun watches one daemon.
 func scaleRun(dir, binary, page string, targets int, watch time.Duration) ([]string, error) {
-	server, err := startChild("server", serverCPU, serverConfig{First: paceFirst, Every: paceEvery, Tokens: scaleTokens, Usage: true, Page: page})
+	server, err := child.Start("mock", child.ServerCPU, mock.Config{Prompt: promptTokens, First: paceFirst, Every: paceEvery, Page: page})
 	if err != nil {
 		return nil, err
 	}
-	defer server.kill()
+	defer server.Kill()
 	config := filepath.Join(dir, "config.yml")
-	if err := os.WriteFile(config, scaleConfig(server.said, targets), 0o644); err != nil {
+	if err := os.WriteFile(config, scaleConfig(server.Said, targets), 0o644); err != nil {
 		return nil, err
 	}
 	address, err := freeAddress()
@@ -89,7 +92,7 @@ func scaleRun(dir, binary, page string, targets int, watch time.Duration) ([]str
 	}
 	d := exec.Command(binary, "--config.file="+config, "--web.listen-address="+address, "--log.level=error")
 	d.Stderr = os.Stderr
-	if err := startOn(d, clientCPU); err != nil {
+	if err := child.StartOn(d, child.ClientCPU); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -244,7 +247,7 @@ func describe(scrapes []scraped) string {
 	for _, s := range scrapes {
 		took, size = append(took, s.took.Seconds()), append(size, float64(s.size)/1e6)
 	}
-	return fmt.Sprintf("%.2f s, %.2f MB", median(took), median(size))
+	return fmt.Sprintf("%.2f s, %.2f MB", figures.Median(took), figures.Median(size))
 }
 
 // each calls visit for every sample of a text page whose line begins with a prefix and goes on as a name ends.

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/llm-prober/llm_prober/e2e/child"
+	"github.com/llm-prober/llm_prober/e2e/figures"
+	"github.com/llm-prober/llm_prober/e2e/mock"
 )
 
 // throttleCase is one way to starve the prober.
@@ -37,8 +41,8 @@ func throttleCases() []throttleCase {
 
 // throttle starves the prober and looks for wrong samples among those that it records.
 func throttle(o options) (string, error) {
-	var t table
-	t.header("case", "streams, ITL", "share of a core", "periods throttled", "probes", "failed", "`reader_late`", "samples recorded", "wrong by over 2 ms",
+	var t figures.Table
+	t.Header("case", "streams, ITL", "share of a core", "periods throttled", "probes", "failed", "`reader_late`", "samples recorded", "wrong by over 2 ms",
 		"worst TTFT error, ms", "worst ITL error, ms", "wrong ones withheld",
 		"by token: samples", "wrong", "worst, ms")
 	for _, c := range throttleCases() {
@@ -60,7 +64,7 @@ func throttle(o options) (string, error) {
 			throttled += stat.throttled
 			periods += stat.periods
 		}
-		t.row(c.name, fmt.Sprintf("%d, %v", c.streams, c.every), fmt.Sprintf("%.0f %%", 100*c.share), fmt.Sprintf("%d of %d", throttled, periods), fmt.Sprint(all.probes), fmt.Sprint(all.failed),
+		t.Row(c.name, fmt.Sprintf("%d, %v", c.streams, c.every), fmt.Sprintf("%.0f %%", 100*c.share), fmt.Sprintf("%d of %d", throttled, periods), fmt.Sprint(all.probes), fmt.Sprint(all.failed),
 			fmt.Sprintf("%.1f %%", 100*float64(all.late)/float64(all.probes)), fmt.Sprint(all.whole.count()), fmt.Sprint(all.whole.wrong()),
 			fmt.Sprintf("%.2f", worst(all.whole.ttft.errors)), fmt.Sprintf("%.2f", worst(all.whole.itl.errors)), fmt.Sprint(all.whole.hidden()),
 			fmt.Sprint(all.byToken.count()), fmt.Sprint(all.byToken.wrong()),
@@ -77,18 +81,18 @@ func (c throttleCase) run() (comparison, cpuStat, error) {
 	}
 	defer group.remove()
 	if c.neighbour {
-		n, err := startChild("neighbour", clientCPU, neighbourConfig{})
+		n, err := child.Start("neighbour", child.ClientCPU, neighbourConfig{})
 		if err != nil {
 			return comparison{}, cpuStat{}, err
 		}
-		defer n.kill()
-		if err := group.add(n.command.Process.Pid); err != nil {
+		defer n.Kill()
+		if err := group.add(n.PID()); err != nil {
 			return comparison{}, cpuStat{}, err
 		}
 	}
 	length := paceFirst + time.Duration(c.tokens)*c.every + c.trail
 	stagger := length / time.Duration(c.streams)
-	server := serverConfig{First: paceFirst, Every: c.every, Trail: c.trail, Tokens: c.tokens, Usage: true, Record: true, Event: c.event}
+	server := mock.Config{Prompt: promptTokens, First: paceFirst, Every: c.every, Trail: c.trail, Record: true, Event: c.event}
 	client := clientConfig{
 		Streams: int(5 * time.Second / stagger), Rounds: 1, Stagger: stagger, Tokens: c.tokens, Kernel: true, Segment: c.segment,
 	}

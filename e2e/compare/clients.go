@@ -11,17 +11,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/llm-prober/llm_prober/e2e/compare/mock"
-)
-
-// The processors of the two sides.
-const (
-	serverCPU = 0
-	clientCPU = 1
+	"github.com/llm-prober/llm_prober/e2e/child"
+	"github.com/llm-prober/llm_prober/e2e/mock"
 )
 
 // pace is what the mock does, and mockOutput how many tokens it is asked for.
-var pace = mock.Config{Model: "tiny", Prompt: mockPrompt, First: 50 * time.Millisecond, Every: 10 * time.Millisecond}
+var pace = mock.Config{Model: "tiny", Prompt: mockPrompt, First: 50 * time.Millisecond, Every: 10 * time.Millisecond, Record: true}
 
 const (
 	mockPrompt = 32
@@ -81,18 +76,18 @@ func compareClients(ctx context.Context, o options) (string, error) {
 
 // againstMock is one run of one client, with a server of its own.
 func againstMock(ctx context.Context, o options, c client, l load) (clientFigures, error) {
-	server, err := startMock(pace, serverCPU)
+	server, err := child.Start("mock", child.ServerCPU, pace)
 	if err != nil {
 		return clientFigures{}, err
 	}
-	l.URL = server.url
-	r, cost, err := c.run(ctx, o.programs, l, clientCPU)
+	l.URL = server.Said
+	r, cost, err := c.run(ctx, o.programs, l, child.ClientCPU)
 	if err != nil {
-		server.kill()
+		server.Kill()
 		return clientFigures{}, err
 	}
-	ledger, err := server.finish()
-	if err != nil {
+	var ledger []mock.Account
+	if err := server.Finish(&ledger); err != nil {
 		return clientFigures{}, err
 	}
 	return judge(c, l, r, ledger, cost)
@@ -112,12 +107,12 @@ func judge(c client, l load, r report, ledger []mock.Account, cost usage) (clien
 	f.WithheldTTFT, f.WithheldITL = 1-share(reported.ttfts(), whole.ttfts()), 1-share(reported.gaps(), whole.gaps())
 	f.OwnITL = f.ServedITL
 	if c.RoleToken {
-		f.OwnITL = spreadOf(known(served, func(a mock.Account) []float64 { return gapsOf(append([]int64{a.Role}, a.Tokens...)) }))
+		f.OwnITL = spreadOf(known(served, func(a mock.Account) []float64 { return gapsOf(append([]int64{a.Role}, a.Writes...)) }))
 	}
 	from, to := served[0].Received, int64(0)
 	busy := 0.0
 	for _, a := range served {
-		end := a.Tokens[len(a.Tokens)-1]
+		end := a.Writes[len(a.Writes)-1]
 		from, to = min(from, a.Received), max(to, end)
 		busy += float64(end - a.Received)
 	}
@@ -146,8 +141,8 @@ func measuredOf(ledger []mock.Account, r report, n int) ([]mock.Account, error) 
 	var served []mock.Account
 	for _, one := range r.Requests {
 		a, ok := byID[one.ID]
-		if !ok || len(a.Tokens) != len(one.Gaps)+1 {
-			return nil, fmt.Errorf("request %q: the server sent %d tokens, the client saw %d", one.ID, len(a.Tokens), len(one.Gaps)+1)
+		if !ok || len(a.Writes) != len(one.Gaps)+1 {
+			return nil, fmt.Errorf("request %q: the server sent %d tokens, the client saw %d", one.ID, len(a.Writes), len(one.Gaps)+1)
 		}
 		served = append(served, a)
 	}
@@ -157,7 +152,7 @@ func measuredOf(ledger []mock.Account, r report, n int) ([]mock.Account, error) 
 // truthOf is what the server knows of requests.
 func truthOf(served []mock.Account) (truth report) {
 	for _, a := range served {
-		truth.Requests = append(truth.Requests, request{ID: a.ID, TTFT: float64(a.Tokens[0]-a.Received) / 1e6, Gaps: gapsOf(a.Tokens)})
+		truth.Requests = append(truth.Requests, request{ID: a.ID, TTFT: float64(a.Writes[0]-a.Received) / 1e6, Gaps: gapsOf(a.Writes)})
 	}
 	return truth
 }

@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"math"
+
+	"github.com/llm-prober/llm_prober/e2e/figures"
 )
 
 // cell is what the runs of one client at one number of streams come to: medians.
@@ -21,7 +23,7 @@ func (c cell) median(of func(clientFigures) float64) float64 {
 			values = append(values, v)
 		}
 	}
-	return median(values)
+	return figures.Median(values)
 }
 
 // cells groups runs, in the order of the table of clients.
@@ -52,19 +54,19 @@ type cellKey struct {
 
 // clientTables are the errors of TTFT, those of ITL, and the cost.
 func clientTables(all []clientFigures) string {
-	var ttft, itl, cost table
-	ttft.header("streams", "client", "TTFT served, mean / p99", "reported, mean / p99", "error of mean", "error of p99", "of mean, to ours", "of p99, to ours", "withheld", "error of mean by that")
-	itl.header("streams", "client", "ITL served, mean / p50 / p99", "reported, mean / p50 / p99", "error of mean", "error of p50", "error of p99",
+	var ttft, itl, cost figures.Table
+	ttft.Header("streams", "client", "TTFT served, mean / p99", "reported, mean / p99", "error of mean", "error of p99", "of mean, to ours", "of p99, to ours", "withheld", "error of mean by that")
+	itl.Header("streams", "client", "ITL served, mean / p50 / p99", "reported, mean / p50 / p99", "error of mean", "error of p50", "error of p99",
 		"error of mean, a role chunk counted as a token", "withheld", "error of mean by that", "failed requests")
-	cost.header("streams", "client", "streams in flight, mean", "CPU, s", "from the first request on, s", "peak MB", "CPU, to ours", "from the first request on, to ours", "MB, to ours")
+	cost.Header("streams", "client", "streams in flight, mean", "CPU, s", "from the first request on, s", "peak MB", "CPU, to ours", "from the first request on, to ours", "MB, to ours")
 	ours := cell{}
 	for _, c := range cells(all) {
 		if c.client == clients()[0].Name {
 			ours = c
 		}
-		ttft.row(append([]string{fmt.Sprint(c.streams), c.client}, ttftCells(c, ours)...)...)
-		itl.row(append([]string{fmt.Sprint(c.streams), c.client}, itlCells(c)...)...)
-		cost.row(append([]string{fmt.Sprint(c.streams), c.client}, costCells(c, ours)...)...)
+		ttft.Row(append([]string{fmt.Sprint(c.streams), c.client}, ttftCells(c, ours)...)...)
+		itl.Row(append([]string{fmt.Sprint(c.streams), c.client}, itlCells(c)...)...)
+		cost.Row(append([]string{fmt.Sprint(c.streams), c.client}, costCells(c, ours)...)...)
 	}
 	return "Time to first token, ms:\n\n" + ttft.String() + "\nInter-token latency, ms:\n\n" + itl.String() + "\nCost:\n\n" + cost.String()
 }

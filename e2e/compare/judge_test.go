@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llm-prober/llm_prober/e2e/compare/mock"
+	"github.com/llm-prober/llm_prober/e2e/mock"
 )
 
 const ms = int64(time.Millisecond)
@@ -15,7 +15,7 @@ const ms = int64(time.Millisecond)
 // served is a request that came at a time and was answered with three tokens, the role 1 ms before the first.
 func served(id string, at, ttft, gap int64) mock.Account {
 	first := at + ttft
-	return mock.Account{ID: id, Received: at * ms, Role: (first - 1) * ms, Tokens: []int64{first * ms, (first + gap) * ms, (first + 2*gap) * ms}}
+	return mock.Account{ID: id, Received: at * ms, Role: (first - 1) * ms, Writes: []int64{first * ms, (first + gap) * ms, (first + 2*gap) * ms}}
 }
 
 // A rival says nothing of single requests: the last that came are those it measured.

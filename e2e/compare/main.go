@@ -19,6 +19,10 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/llm-prober/llm_prober/e2e/child"
+	"github.com/llm-prober/llm_prober/e2e/figures"
+	"github.com/llm-prober/llm_prober/e2e/mock"
 )
 
 func main() {
@@ -43,8 +47,8 @@ type options struct {
 }
 
 func run(ctx context.Context, arguments []string) error {
-	if slices.Equal(arguments, []string{"mock"}) {
-		return serveMock()
+	if played, err := child.Played(arguments, map[string]child.Role{"mock": mock.Role}); played {
+		return err
 	}
 	comparisons := map[string]func(context.Context, options) (string, error){"clients": compareClients, "vllm": compareVLLM}
 	if len(arguments) == 0 || comparisons[arguments[0]] == nil {
@@ -81,7 +85,7 @@ func run(ctx context.Context, arguments []string) error {
 	if *out == "" {
 		return nil
 	}
-	return insert(*out, name, text)
+	return figures.Insert(*out, "compare:"+name, text)
 }
 
 // prepare builds probetool, makes the directory for the runs and chooses the clients.

@@ -5,18 +5,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/llm-prober/llm_prober/e2e/child"
 )
 
 // look is one look at a process and all its descendants.
@@ -61,7 +59,7 @@ func runClient(ctx context.Context, command *exec.Cmd, cpus ...int) (u usage, er
 	// A group of its own, so that nothing that it started outlives it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	began := time.Now()
-	if err := startOn(command, cpus...); err != nil {
+	if err := child.StartOn(command, cpus...); err != nil {
 		return u, fmt.Errorf("starting %s: %w", command.Path, err)
 	}
 	ended := make(chan error, 1)
@@ -90,27 +88,6 @@ func runClient(ctx context.Context, command *exec.Cmd, cpus ...int) (u usage, er
 		return u, fmt.Errorf("%s: %w\n%s", strings.Join(command.Args, " "), err, tail)
 	}
 	return u, nil
-}
-
-// startOn starts a command on some processors; on all if none are named. A process inherits the affinity of the
-// thread that forks it.
-func startOn(command *exec.Cmd, cpus ...int) error {
-	if len(cpus) == 0 {
-		return command.Start()
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var before, some unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return err
-	}
-	for _, cpu := range cpus {
-		some.Set(cpu)
-	}
-	if err := unix.SchedSetaffinity(0, &some); err != nil {
-		return err
-	}
-	return errors.Join(command.Start(), unix.SchedSetaffinity(0, &before))
 }
 
 // lookAt reads /proc of a process and its descendants; false if it has ended.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/llm-prober/llm_prober/e2e/figures"
 )
 
 // sample copies what a client once wrote into a run's directory.
@@ -76,7 +78,7 @@ func TestWhatIsReadGivesTheClientsOwnMeans(t *testing.T) {
 					t.Errorf("request %d: %d tokens and %d gaps, want 3 and, since the role chunk counts, 3", i, one.Tokens, len(one.Gaps))
 				}
 			}
-			got := summary{mean(r.ttfts()), mean(r.tpots()), mean(r.gaps()), r.Throughput}
+			got := summary{figures.Mean(r.ttfts()), figures.Mean(r.tpots()), figures.Mean(r.gaps()), r.Throughput}
 			for what, pair := range map[string][2]float64{
 				"TTFT": {got.ttft, test.want.ttft}, "TPOT": {got.tpot, test.want.tpot},
 				"ITL": {got.itl, test.want.itl}, "throughput": {got.throughput, test.want.throughput},

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/llm-prober/llm_prober/e2e/figures"
 )
 
 // vllmRow is a line of the table: one figure of every client.
@@ -44,8 +46,8 @@ func vllmTable(all []vllmFigures) string {
 			names = append(names, c.Name)
 		}
 	}
-	var t table
-	t.header(append([]string{"load", "figure"}, names...)...)
+	var t figures.Table
+	t.Header(append([]string{"load", "figure"}, names...)...)
 	for _, load := range loads {
 		for _, row := range vllmRows() {
 			cells := []string{load, row.name}
@@ -61,7 +63,7 @@ func vllmTable(all []vllmFigures) string {
 				}
 				cells = append(cells, cell)
 			}
-			t.row(cells...)
+			t.Row(cells...)
 		}
 	}
 	return t.String() + "\n" + vllmChecks(all)
@@ -74,7 +76,7 @@ func medianOf(all []vllmFigures, load, client string, of func(vllmFigures) float
 			values = append(values, of(f))
 		}
 	}
-	return median(values)
+	return figures.Median(values)
 }
 
 // vllmChecks says whether all did the same.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -94,7 +95,7 @@ func TestEventsAreThoseOfVLLM(t *testing.T) {
 
 // The account of a request is on the clock of whoever reads it, and keeps to the schedule.
 func TestLedger(t *testing.T) {
-	s := &Server{Config: Config{First: 20 * time.Millisecond, Every: 5 * time.Millisecond}}
+	s := &Server{Config: Config{First: 20 * time.Millisecond, Every: 5 * time.Millisecond, Record: true}}
 	conn, err := net.Dial("tcp", serve(t, s))
 	if err != nil {
 		t.Fatal(err)
@@ -104,15 +105,15 @@ func TestLedger(t *testing.T) {
 	eventsOf(t, conn, bufio.NewReader(conn), "/v1/chat/completions", "an-id", `{"stream":true,"max_tokens":4}`)
 	after := time.Now().UnixNano()
 	ledger := s.Ledger()
-	if len(ledger) != 1 || ledger[0].ID != "an-id" || len(ledger[0].Tokens) != 4 {
+	if len(ledger) != 1 || ledger[0].ID != "an-id" || len(ledger[0].Writes) != 4 {
 		t.Fatalf("the ledger is %+v, want one request of 4 tokens", ledger)
 	}
 	a := ledger[0]
-	times := append([]int64{before, a.Received, a.Role}, append(slices.Clone(a.Tokens), after)...)
+	times := append([]int64{before, a.Received, a.Role}, append(slices.Clone(a.Writes), after)...)
 	if !slices.IsSorted(times) {
 		t.Errorf("before, received, role, tokens, after are not in order: %v", times)
 	}
-	for i, at := range a.Tokens {
+	for i, at := range a.Writes {
 		due := a.Received + int64(s.First) + int64(i)*int64(s.Every)
 		if early := due - at; early > 0 {
 			t.Errorf("token %d was written %v before it was due", i, time.Duration(early))
@@ -146,5 +147,87 @@ func TestOtherPages(t *testing.T) {
 	response.Body.Close()
 	if response.StatusCode != 400 {
 		t.Errorf("a request for no stream was answered with %d, want 400", response.StatusCode)
+	}
+}
+
+// What a measurement of a reader wants: events of one size, none before the last was read, and a pause before usage.
+func TestEventsForMeasuringAReader(t *testing.T) {
+	ticket, remove, err := NewTicket()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	read, err := OpenTicket(ticket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read.Store(2)
+	const trail = 30 * time.Millisecond
+	s := &Server{Config: Config{Event: 300, NoCount: true, Ticket: ticket, Trail: trail, Record: true}}
+	conn, err := net.Dial("tcp", serve(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	time.AfterFunc(20*time.Millisecond, func() { read.Store(3) })
+	events := eventsOf(t, conn, bufio.NewReader(conn), "/v1/chat/completions", "an-id",
+		`{"stream":true,"max_tokens":4,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`)
+	end := time.Now().UnixNano()
+	for i, event := range events[1:5] {
+		if size := len("data: " + event + "\n\n"); size != 300 || strings.Contains(event, "usage") {
+			t.Errorf("token %d: %d bytes, want 300 and no count: %s", i+1, size, event)
+		}
+	}
+	a := s.Ledger()[0]
+	if len(a.Writes) != 4 || len(a.Returns) != 4 {
+		t.Fatalf("the account is %+v, want 4 tokens", a)
+	}
+	if waited := time.Duration(a.Writes[3] - a.Writes[2]); waited < 10*time.Millisecond {
+		t.Errorf("the fourth token came %v after the third, which was read 20 ms later", waited)
+	}
+	if paused := time.Duration(end - a.Writes[3]); paused < trail {
+		t.Errorf("usage came %v after the last token, want %v or more", paused, trail)
+	}
+	for i := range a.Writes {
+		if a.Returns[i] < a.Writes[i] {
+			t.Errorf("token %d had left before it was written: %+v", i+1, a)
+		}
+	}
+}
+
+// A page of metrics is what the file holds; a client that keeps no connection is told that it is not kept.
+func TestMetricsAndClose(t *testing.T) {
+	file := t.TempDir() + "/metrics"
+	if err := os.WriteFile(file, []byte("up 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{Page: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + serve(t, s)
+	response, err := http.Get(url + "/0001/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	if err != nil || string(body) != "up 1\n" {
+		t.Errorf("the page is %q, %v", body, err)
+	}
+	request, err := http.NewRequest(http.MethodPost, url+"/v1/completions", strings.NewReader(`{"stream":true,"max_tokens":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Close = true
+	if response, err = http.DefaultClient.Do(request); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err != nil || !response.Close {
+		t.Errorf("%v; told that the connection ends: %v", err, response.Close)
+	}
+	response.Body.Close()
+	if _, err := New(Config{Page: file + "-missing"}); err == nil {
+		t.Error("a page that is not there was accepted")
 	}
 }

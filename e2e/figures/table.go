@@ -1,6 +1,4 @@
-//go:build linux
-
-package main
+package figures
 
 import (
 	"bytes"
@@ -10,25 +8,27 @@ import (
 	"strings"
 )
 
-// table is a Markdown table.
-type table struct{ strings.Builder }
+// Table is a Markdown table.
+type Table struct{ strings.Builder }
 
-func (t *table) header(cells ...string) {
-	t.row(cells...)
-	t.row(slices.Repeat([]string{"---"}, len(cells))...)
+// Header writes the first row.
+func (t *Table) Header(cells ...string) {
+	t.Row(cells...)
+	t.Row(slices.Repeat([]string{"---"}, len(cells))...)
 }
 
-func (t *table) row(cells ...string) {
+// Row writes one more.
+func (t *Table) Row(cells ...string) {
 	t.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 }
 
-// insert replaces what stands between the markers of one part of a document.
-func insert(file, name, text string) error {
+// Insert replaces what stands in a document between <!-- name --> and the next <!-- end -->.
+func Insert(file, name, text string) error {
 	document, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("reading the document: %w", err)
 	}
-	begin, end := []byte("<!-- compare:"+name+" -->\n"), []byte("<!-- end -->")
+	begin, end := []byte("<!-- "+name+" -->\n"), []byte("<!-- end -->")
 	head, rest, found := bytes.Cut(document, begin)
 	if !found {
 		return fmt.Errorf("%s has no marker %q", file, begin)

@@ -1,6 +1,4 @@
-//go:build linux
-
-package main
+package figures
 
 import (
 	"os"
@@ -14,10 +12,10 @@ func TestInsert(t *testing.T) {
 	if err := os.WriteFile(file, []byte(document), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := insert(file, "clients", "\nnew\n\n"); err != nil {
+	if err := Insert(file, "compare:clients", "\nnew\n\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := insert(file, "vllm", "table\n"); err != nil {
+	if err := Insert(file, "compare:vllm", "table\n"); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(file)
@@ -28,7 +26,7 @@ func TestInsert(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("the document is\n%s\nwant\n%s", got, want)
 	}
-	if err := insert(file, "nothing", "x"); err == nil {
+	if err := Insert(file, "compare:nothing", "x"); err == nil {
 		t.Error("a document without the marker was changed")
 	}
 }
@@ -39,7 +37,7 @@ func TestQuantileIsByNearestRank(t *testing.T) {
 		hundred[i] = float64(100 - i)
 	}
 	for q, want := range map[float64]float64{0: 1, 0.5: 50, 0.99: 99, 1: 100} {
-		if got := quantile(hundred, q); got != want {
+		if got := Quantile(hundred, q); got != want {
 			t.Errorf("quantile %v is %v, want %v", q, got, want)
 		}
 	}

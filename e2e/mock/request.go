@@ -39,6 +39,15 @@ type request struct {
 	received         time.Time // its last byte, by the kernel
 }
 
+// streamHead answers it. Clients that keep no connection are told that it is not kept.
+func (r request) streamHead() []byte {
+	keep := ""
+	if r.close {
+		keep = "connection: close\r\n"
+	}
+	return []byte("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n" + keep + "transfer-encoding: chunked\r\n\r\n")
+}
+
 // reader reads the requests of one connection with the kernel's receive times.
 type reader struct {
 	conn *net.TCPConn

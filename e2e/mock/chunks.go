@@ -3,8 +3,10 @@
 package mock
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // api is one of the two ways to ask for a completion.
@@ -23,8 +25,10 @@ type events struct {
 	prompt int
 	tokens int
 	usage  bool // the count of tokens in every event
+	size   int  // pad each token's event to so many bytes
 
 	head, data, out []byte
+	middle          []byte // a token that is not the last, where all are the same
 }
 
 // role is the chunk that opens a chat; nil for completions, which have none.
@@ -37,16 +41,37 @@ func (e *events) role() []byte {
 
 // token is the i-th token's chunk, from 1.
 func (e *events) token(i int) []byte {
-	last := i == e.tokens
-	switch {
-	case e.api == chat && last:
-		return e.event(`{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}`, i)
-	case e.api == chat:
-		return e.event(`{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null,"token_ids":null}`, i)
-	case last:
-		return e.event(`{"index":0,"text":" word","logprobs":null,"finish_reason":"length","stop_reason":null,"prompt_token_ids":null,"token_ids":null}`, i)
+	if e.usage || i == e.tokens {
+		return e.build(i)
 	}
-	return e.event(`{"index":0,"text":" word","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}`, i)
+	if e.middle == nil { // what does not change need not be built again
+		e.middle = bytes.Clone(e.build(i))
+	}
+	return e.middle
+}
+
+func (e *events) build(i int) []byte {
+	event := e.event(e.choice(i, 0), i)
+	if short := e.size - len("data: \n\n") - len(e.data); short > 0 {
+		return e.event(e.choice(i, short), i)
+	}
+	return event
+}
+
+// choice is what a chunk says of its token, which is a word of five bytes or more.
+func (e *events) choice(i, more int) string {
+	word := " word" + strings.Repeat("s", more)
+	end := `"finish_reason":null,`
+	switch last := i == e.tokens; {
+	case last:
+		end = `"finish_reason":"length","stop_reason":null,`
+	case e.api == completions:
+		end = `"finish_reason":null,"stop_reason":null,`
+	}
+	if e.api == completions {
+		return `{"index":0,"text":"` + word + `","logprobs":null,` + end + `"prompt_token_ids":null,"token_ids":null}`
+	}
+	return `{"index":0,"delta":{"content":"` + word + `"},"logprobs":null,` + end + `"token_ids":null}`
 }
 
 // last is the chunk that holds the usage alone.

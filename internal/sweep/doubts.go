@@ -34,6 +34,7 @@ const (
 	KindFewFailures = "few_failures"  // requests failed, fewer than one in 1000
 	KindNoP99       = "no_p99"        // too few requests for an upper bound of the p99
 	KindFewWaves    = "few_waves"     // requests enough, but few that ran one after another: intervals are wide or missing
+	KindFirstWave   = "first_wave"    // a closed loop's start is so large a part that it may be the p95 of TTFT
 	KindKVCacheFull = "kv_cache_full" // the server's KV cache was full
 	KindPreemptions = "preemptions"   // the server interrupted running requests to free cache
 	KindOtherLoad   = "other_load"    // others used the server too
@@ -46,6 +47,7 @@ const (
 	maxStartDelay = 10 * time.Millisecond
 	maxBusy       = 0.8  // of the processors the client may use
 	minFull       = 0.95 // of the level, in flight
+	maxWave       = 0.05 // of the requests: the slowest of a p95
 	minDrift      = 0.05 // of a latency between the thirds of a level; less is not worth a word
 	fullCache     = 0.95
 	otherTokens   = 0.05 // of the tokens, generated for others
@@ -82,6 +84,7 @@ func checks() []check {
 		{KindSaturated, true, findSaturated},
 		{KindNoP99, true, findNoP99},
 		{KindFewWaves, true, findFewWaves},
+		{KindFirstWave, true, findFirstWave},
 		{KindKVCacheFull, true, findKVCacheFull},
 		{KindPreemptions, true, findPreemptions},
 		{KindOtherLoad, true, findOtherLoad},
@@ -313,6 +316,16 @@ func findFewWaves(v *view, l *LevelSummary, _ *Run) string {
 	}
 	return fmt.Sprintf("requests in flight together are alike, so that all are worth fewer than the %d independent ones that an upper bound of the TTFT's p95 needs: measure longer",
 		needed(0.95))
+}
+
+// findFirstWave says the same words of every level, so that a table has them once.
+func findFirstWave(v *view, l *LevelSummary, _ *Run) string {
+	first, after := v.wave()
+	if v.level.Concurrency < 2 || len(after) == 0 || float64(len(first)) <= maxWave*float64(l.Requests) {
+		return ""
+	}
+	return fmt.Sprintf("the first wave, sent all at once, is over %.0f %% of the requests, so p95 and p99 of TTFT are partly those of the start: send at least %.0f requests for each in flight for a p95 of the load, 100 for a p99, or measure longer",
+		100*maxWave, 1/maxWave)
 }
 
 // findSaturated looks for a queue that grows: of the time in which requests were sent, without the first mean

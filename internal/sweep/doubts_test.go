@@ -240,7 +240,17 @@ func TestDoubts(t *testing.T) {
 					}
 				})
 			},
-			notes: []string{"few_waves: requests in flight together are alike, so that all are worth fewer than the 72 independent ones"},
+			notes: []string{
+				"few_waves: requests in flight together are alike, so that all are worth fewer than the 72 independent ones",
+				"first_wave: the first wave, sent all at once, is over 5 % of the requests, so p95 and p99 of TTFT are partly those of the start: send at least 20 requests for each in flight for a p95 of the load, 100 for a p99, or measure longer",
+			},
+		},
+		{
+			name: "a first wave of 5 %", level: Level{Concurrency: 20, PromptTokens: 64, OutputTokens: 16, Requests: 400},
+		},
+		{
+			name: "a first wave of more", level: Level{Concurrency: 20, PromptTokens: 64, OutputTokens: 16, Requests: 399},
+			notes: []string{"first_wave: "},
 		},
 		{
 			name: "cache full", level: closedLevel,

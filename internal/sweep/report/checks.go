@@ -78,7 +78,7 @@ func subjects() []subject {
 		{"Cached tokens", []string{sweep.KindCachedTokens}, calmCached},
 		{"TTFT and ITL", []string{sweep.KindSuspect, sweep.KindClientLate, sweep.KindStartDelay, sweep.KindClientBusy, sweep.KindWarmingUp, sweep.KindSlowingDown}, calmLatency},
 		{"Throughput", []string{sweep.KindNotFull, sweep.KindSaturated, sweep.KindKVCacheFull, sweep.KindPreemptions, sweep.KindOtherLoad}, calmThroughput},
-		{"Percentiles", []string{sweep.KindTooFewRequests, sweep.KindNoP99, sweep.KindFewWaves}, calmPercentiles},
+		{"Percentiles", []string{sweep.KindTooFewRequests, sweep.KindNoP99, sweep.KindFewWaves, sweep.KindFirstWave}, calmPercentiles},
 	}
 }
 

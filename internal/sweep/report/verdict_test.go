@@ -132,7 +132,7 @@ func TestEveryKindHasItsCheck(t *testing.T) {
 	for _, kind := range []string{
 		sweep.KindFailures, sweep.KindMissed, sweep.KindPromptTokens, sweep.KindOutputTokens, sweep.KindCachedTokens, sweep.KindSuspect, sweep.KindClientLate,
 		sweep.KindStartDelay, sweep.KindClientBusy, sweep.KindNotFull, sweep.KindWarmingUp, sweep.KindSlowingDown, sweep.KindTooFewRequests, sweep.KindCut, sweep.KindNothing,
-		sweep.KindSaturated, sweep.KindFewFailures, sweep.KindNoP99, sweep.KindFewWaves, sweep.KindKVCacheFull, sweep.KindPreemptions, sweep.KindOtherLoad,
+		sweep.KindSaturated, sweep.KindFewFailures, sweep.KindNoP99, sweep.KindFewWaves, sweep.KindFirstWave, sweep.KindKVCacheFull, sweep.KindPreemptions, sweep.KindOtherLoad,
 	} {
 		summary.Levels[0].Doubts = []sweep.Doubt{{Kind: kind, Text: "text"}}
 		for _, c := range checks(summary.Levels) {

@@ -222,7 +222,7 @@ func findClientLate(v *view, _ *LevelSummary, _ *Run) string {
 	if c.LateTTFTRatio <= maxLate && c.LateGapsRatio <= maxLate {
 		return ""
 	}
-	return fmt.Sprintf("the client read too late for %.1f %% of the TTFTs and %.1f %% of the gaps (up to %s): those are left out; give the client more processors",
+	return fmt.Sprintf("the client read too late for %.1f %% of the TTFTs and %.1f %% of the gaps (up to %s): those are left out; give the client more processors or, on the server's own machine, real-time priority (as root: chrt -r 1 probetool sweep …)",
 		100*c.LateTTFTRatio, 100*c.LateGapsRatio, latency(c.ReadDelayMax))
 }
 

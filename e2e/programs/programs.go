@@ -1,4 +1,4 @@
-// Package programs runs the real programs that the tests beside it need: the daemon as it is in the checkout,
+// Package programs runs the real programs that the tests beside it need: daemon and tool as they are in the checkout,
 // Prometheus, promtool, Alertmanager.
 package programs
 
@@ -36,10 +36,15 @@ func Tool(t testing.TB, name string) string {
 }
 
 // Prober builds the daemon into a folder and returns its path.
-func Prober(t testing.TB, folder string) string {
+func Prober(t testing.TB, folder string) string { return build(t, folder, "llm_prober") }
+
+// Probetool does the same with the command line tool.
+func Probetool(t testing.TB, folder string) string { return build(t, folder, "probetool") }
+
+func build(t testing.TB, folder, name string) string {
 	t.Helper()
-	binary := filepath.Join(folder, "llm_prober")
-	Run(t, root, "go", "build", "-o", binary, "./cmd/llm_prober")
+	binary := filepath.Join(folder, name)
+	Run(t, root, "go", "build", "-o", binary, "./cmd/"+name)
 	return binary
 }
 

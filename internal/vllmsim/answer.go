@@ -15,6 +15,8 @@ import (
 // api is what differs between chat and plain completions.
 type api interface {
 	idPrefix() string
+	// limits names the fields that limit the answer: of those given the last one wins.
+	limits() []string
 	prompt(b *body) ([]int, *apiError)
 	// opening is the event before the first text, nil if there is none.
 	opening(a *answer) any
@@ -123,7 +125,7 @@ func (s *Server) newAnswer(p *process, api api, r *http.Request, faults []active
 
 // check finds fault with a request in the order in which vLLM does.
 func (s *Server) check(p *process, api api, b *body) (completionRequest, []int, *apiError) {
-	req, refusal := b.completion()
+	req, refusal := b.completion(api.limits())
 	if refusal != nil {
 		return req, nil, refusal
 	}

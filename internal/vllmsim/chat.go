@@ -7,6 +7,8 @@ type chatAPI struct{}
 
 func (chatAPI) idPrefix() string { return "chatcmpl-" }
 
+func (chatAPI) limits() []string { return []string{"max_tokens", "max_completion_tokens"} }
+
 func (chatAPI) prompt(b *body) ([]int, *apiError) {
 	if !b.has("messages") {
 		return nil, validationError("body.messages", problem{

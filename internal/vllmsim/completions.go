@@ -7,6 +7,8 @@ type completionsAPI struct{}
 
 func (completionsAPI) idPrefix() string { return "cmpl-" }
 
+func (completionsAPI) limits() []string { return []string{"max_tokens"} }
+
 // prompt reads a text or a list of token ids.
 func (completionsAPI) prompt(b *body) ([]int, *apiError) {
 	var (

@@ -153,7 +153,8 @@ func (b *body) decode(name string, v any) {
 // completionRequest is what chat and plain completions have in common.
 type completionRequest struct {
 	model          string
-	maxTokens      int // -1: not given
+	maxTokens      int    // -1: not given
+	maxTokensField string // that says so
 	minTokens      int
 	stream         bool
 	streamOptions  *streamOptions
@@ -169,14 +170,20 @@ type streamOptions struct {
 	ContinuousUsageStats bool `json:"continuous_usage_stats"`
 }
 
-func (b *body) completion() (completionRequest, *apiError) {
+// completion reads a request, given the fields that limit its answer.
+func (b *body) completion(limits []string) (completionRequest, *apiError) {
 	r := completionRequest{
-		maxTokens:      b.integer("max_tokens", -1),
+		maxTokens:      -1,
 		minTokens:      b.integer("min_tokens", 0),
 		stream:         b.boolean("stream"),
 		streamInterval: b.integer("stream_interval", 1),
 		returnTokenIDs: b.boolean("return_token_ids"),
 		n:              b.integer("n", 1),
+	}
+	for _, field := range limits {
+		if b.has(field) {
+			r.maxTokens, r.maxTokensField = b.integer(field, -1), field
+		}
 	}
 	temperature := b.number("temperature", 1)
 	b.integer("seed", 0)
@@ -206,7 +213,7 @@ func (r *completionRequest) limit(prompt, maxModelLen int) *apiError {
 	case r.maxTokens == 0:
 		return badRequest("max_tokens", "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)")
 	case r.maxTokens > maxModelLen:
-		return badRequest("max_tokens", "max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens. (parameter=max_tokens, value=%[1]d)", r.maxTokens, maxModelLen)
+		return badRequest(r.maxTokensField, "%s=%d cannot be greater than max_model_len=%d. Please request fewer output tokens. (parameter=%[1]s, value=%[2]d)", r.maxTokensField, r.maxTokens, maxModelLen)
 	case prompt >= maxModelLen:
 		return badRequest("input_tokens", "This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=%[2]d)", maxModelLen, prompt)
 	case r.maxTokens > 0 && r.minTokens > r.maxTokens:

@@ -194,6 +194,62 @@ func TestAnswerIDs(t *testing.T) {
 	})
 }
 
+// In chat max_completion_tokens wins over max_tokens, which is deprecated there; plain completions do not know it
+// (vLLM 0.32: entrypoints/openai/chat_completion/protocol.py, sampling_params.py).
+func TestLimitOfTheAnswer(t *testing.T) {
+	const chat, completions = "/v1/chat/completions", "/v1/completions"
+	const tooFew = "min_tokens must be less than or equal to max_tokens=4, got 5."
+	for _, tc := range []struct {
+		path, fields string
+		want         string // tokens, or the message of the refusal
+	}{
+		{chat, `"max_tokens":4`, "4"},
+		{chat, `"max_completion_tokens":4`, "4"},
+		{chat, `"max_tokens":9,"max_completion_tokens":4`, "4"},
+		{chat, `"max_completion_tokens":4,"max_tokens":2`, "4"},
+		{chat, `"max_completion_tokens":null,"max_tokens":2`, "2"},
+		{chat, `"max_tokens":null,"max_completion_tokens":4`, "4"},
+		{chat, `"max_tokens":200,"max_completion_tokens":4`, "4"}, // 200 alone would be refused
+		{chat, `"max_completion_tokens":4,"min_tokens":4`, "4"},
+		{chat, `"max_completion_tokens":4,"min_tokens":5`, tooFew},
+		{chat, `"max_tokens":9,"max_completion_tokens":4,"min_tokens":5`, tooFew},
+		{chat, `"max_tokens":4,"max_completion_tokens":9,"min_tokens":5`, "9"},
+		{chat, `"max_tokens":4,"min_tokens":5`, tooFew},
+		{chat, `"max_completion_tokens":0,"max_tokens":4`, "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"},
+		{chat, `"max_completion_tokens":200`, "max_completion_tokens=200 cannot be greater than max_model_len=100. Please request fewer output tokens. (parameter=max_completion_tokens, value=200)"},
+		{
+			chat, `"max_completion_tokens":"y","max_tokens":"x"`,
+			"2 validation errors:\n" +
+				"  {'type': 'int_parsing', 'loc': 'body.max_tokens', 'msg': 'Input should be a valid integer, unable to parse string as an integer', 'input': 'x'}\n" +
+				"  {'type': 'int_parsing', 'loc': 'body.max_completion_tokens', 'msg': 'Input should be a valid integer, unable to parse string as an integer', 'input': 'y'}",
+		},
+		{completions, `"max_tokens":4,"max_completion_tokens":9`, "4"},
+		{completions, `"max_tokens":4,"max_completion_tokens":9,"min_tokens":5`, tooFew},
+		{completions, `"max_tokens":4,"max_completion_tokens":"x"`, "4"},
+	} {
+		inBubble(t, Config{MaxModelLen: 100}, func(t *testing.T, s *Server) {
+			prompt := `"prompt":"hi",`
+			if tc.path == chat {
+				prompt = `"messages":[{"role":"user","content":"hi"}],`
+			}
+			var got struct {
+				whole
+				Error struct{ Message string }
+			}
+			if err := json.NewDecoder(post(s, tc.path, "application/json", "{"+prompt+tc.fields+"}").Body).Decode(&got); err != nil {
+				t.Fatal(err)
+			}
+			answer := got.Error.Message
+			if answer == "" {
+				answer = fmt.Sprint(got.Usage.Completion)
+			}
+			if diff := cmp.Diff(tc.want, answer); diff != "" {
+				t.Errorf("%s %s (-want +got):\n%s", tc.path, tc.fields, diff)
+			}
+		})
+	}
+}
+
 func TestContextLimit(t *testing.T) {
 	inBubble(t, Config{MaxModelLen: 100}, func(t *testing.T, s *Server) {
 		prompt := "[" + strings.Repeat("5,", 94) + "5]" // 95 tokens

@@ -4,15 +4,14 @@ import (
 	"flag"
 	"io"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/llm-prober/llm_prober/internal/goldenfile"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -29,18 +28,7 @@ func TestExposition(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				got := scrape(t, setOf(playedTarget()), format.accept)
 				file := filepath.Join("testdata", format.file)
-				if *update {
-					if err := os.WriteFile(file, got, 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if d := cmp.Diff(string(want), string(got)); d != "" {
-					t.Errorf("%s differs; go test -update writes it anew (-want +got):\n%s", file, d)
-				}
+				goldenfile.Check(t, file, string(got), *update)
 			})
 		})
 	}

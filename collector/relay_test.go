@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +31,7 @@ import (
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
+	"github.com/llm-prober/llm_prober/internal/goldenfile"
 	"github.com/llm-prober/llm_prober/internal/recording"
 )
 
@@ -557,18 +557,7 @@ func TestRelayExposition(t *testing.T) {
 			}
 		}
 		file := filepath.Join("testdata", "relay.prom")
-		if *update {
-			if err := os.WriteFile(file, page.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		golden, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(golden), page.String()); diff != "" {
-			t.Errorf("%s differs; go test -update writes it anew (-want +got):\n%s", file, diff)
-		}
+		goldenfile.Check(t, file, page.String(), *update)
 		problems, err := promlint.NewWithMetricFamilies(families).Lint()
 		if err != nil || len(problems) > 0 {
 			t.Errorf("lint: %v %v", problems, err)

@@ -13,8 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/llm-prober/llm_prober/internal/goldenfile"
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
 )
 
@@ -104,18 +103,7 @@ func TestProbe(t *testing.T) {
 			}
 			file := filepath.Join("testdata", c.name+".txt")
 			got := masked(stdout, server.url)
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), got); d != "" {
-				t.Errorf("%s differs; go test -update writes it anew (-want +got):\n%s", file, d)
-			}
+			goldenfile.Check(t, file, got, *update)
 			path := (<-server.asked).URL.Path
 			if strings.HasSuffix(path, "/chat/completions") == (c.name == "completions") {
 				t.Errorf("it asked %s", path)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llm-prober/llm_prober/internal/goldenfile"
 	"github.com/llm-prober/llm_prober/internal/sweep"
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
 )
@@ -20,18 +21,7 @@ import (
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	file = filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s differs; go test -update writes it anew (-want +got):\n%s", file, d)
-	}
+	goldenfile.Check(t, file, got, *update)
 }
 
 // The help of every command of sweep and simulate is part of the product.

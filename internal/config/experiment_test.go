@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	promconfig "github.com/prometheus/common/config"
+
+	"github.com/llm-prober/llm_prober/internal/goldenfile"
 )
 
 // planRules accept objectives that look like one.
@@ -75,18 +77,7 @@ func TestExperimentRoundTrip(t *testing.T) {
 	}
 	golden := "testdata/plan-valid.stored"
 	shown := strings.ReplaceAll(string(text), here, "HERE")
-	if *update {
-		if err := os.WriteFile(golden, []byte(shown), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), shown); diff != "" {
-		t.Errorf("%s differs; go test -update writes it anew (-want +got):\n%s", golden, diff)
-	}
+	goldenfile.Check(t, golden, shown, *update)
 	t.Chdir(t.TempDir())
 	second, err := ParseExperiment("plan.yml", text, planRules())
 	if err != nil {
@@ -117,18 +108,7 @@ func TestInvalidExperiments(t *testing.T) {
 				t.Errorf("a secret is shown:\n%s", got)
 			}
 			golden := strings.TrimSuffix(path, ".yml") + ".err"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("error (-want +got):\n%s", diff)
-			}
+			goldenfile.Check(t, golden, got, *update)
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llm-prober/llm_prober/internal/goldenfile"
 )
 
 var update = flag.Bool("update", false, "write the golden files, to be reviewed by hand")
@@ -35,18 +37,7 @@ func TestInvalidFiles(t *testing.T) {
 				t.Errorf("a secret is shown:\n%s", got)
 			}
 			golden := strings.TrimSuffix(path, ".yml") + ".err"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("error (-want +got):\n%s", diff)
-			}
+			goldenfile.Check(t, golden, got, *update)
 		})
 	}
 }

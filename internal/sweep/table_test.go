@@ -6,15 +6,13 @@ import (
 	"flag"
 	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/llm-prober/llm_prober/internal/goldenfile"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -28,18 +26,7 @@ func golden(t *testing.T, name string, write func(w io.Writer) error) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	goldenfile.Check(t, path, b.String(), *update)
 	return b.String()
 }
 

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llm-prober/llm_prober/internal/goldenfile"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -22,18 +22,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	goldenfile.Check(t, path, got, *update)
 }
 
 // small is a target with one success, one failure and one probe in flight.

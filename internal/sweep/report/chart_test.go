@@ -3,13 +3,14 @@ package report
 import (
 	"flag"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/llm-prober/llm_prober/internal/goldenfile"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew, to be looked at in a browser")
@@ -18,18 +19,7 @@ var update = flag.Bool("update", false, "write the golden files anew, to be look
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	goldenfile.Check(t, path, got, *update)
 }
 
 // lines breaks a drawing into a line for each element, so that a difference can be read.

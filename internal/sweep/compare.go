@@ -16,6 +16,10 @@ type Comparison struct {
 	Differences []Difference      `json:"differences"`
 	Warnings    []string          `json:"warnings,omitempty"` // why the comparison may mislead
 	Curves      []CurveComparison `json:"curves"`             // those of which both runs measured a level
+
+	// What was compared: the figures of the runs, and by which objectives they were judged.
+	Objectives         []Objective `json:"-"`
+	SummaryA, SummaryB Summary     `json:"-"`
 }
 
 // Difference is one thing that was not the same in two runs. An empty value was not known, or not set.
@@ -72,8 +76,11 @@ const (
 // Compare tells two runs apart: which loads B served better or worse than A, beyond what chance within the two runs
 // explains. It neither knows nor can know how much two runs of one server differ from each other: that tells a third.
 func Compare(a, b *Run, objectives []Objective) Comparison {
-	comparison := Comparison{A: a.Plan.Name, B: b.Plan.Name, Differences: differences(a, b)}
 	inA, inB := judged(a, objectives), judged(b, objectives)
+	comparison := Comparison{
+		A: a.Plan.Name, B: b.Plan.Name, Differences: differences(a, b),
+		Objectives: objectives, SummaryA: inA, SummaryB: inB,
+	}
 	for _, curveA := range curves(inA.Levels) {
 		for _, curveB := range curves(inB.Levels) {
 			if curveA.name == curveB.name {

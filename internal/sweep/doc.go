@@ -3,9 +3,8 @@
 //
 // A [Plan] is what to do, a list of levels. A [Run] is what was seen: every request with all its time stamps, and
 // the server's queue once a second. It comes from a real server ([Runner]) or from a model of one on virtual time
-// ([Simulate]), and everything after it is the same for both: [Summarize] makes the figures with their confidence
-// and the doubts about them, [Operate] finds the operating point, [Compare] tells two runs apart, and the report
-// draws the curves.
+// ([Simulate]), and everything after it is the same for both: [Summarize] makes the figures with their confidence,
+// the doubts about them and the operating points, [Compare] tells two runs apart, and the report draws the curves.
 //
 // TTFT, ITL, TPOT and success are those of docs/definitions.md.
 package sweep

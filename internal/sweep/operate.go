@@ -6,16 +6,8 @@ import (
 	"strings"
 )
 
-// Operate finds the operating point on every load curve of a run: the highest load that holds all objectives, and
-// how much of it today's load uses, if that is known. [Summarize] does so for the plan's own objectives and the load
-// before the run.
-func Operate(run *Run, objectives []Objective, today *Load) []Operating {
-	again := *run
-	again.Plan.SLOs, again.Facts.Before = objectives, today
-	return Summarize(&again).Operating
-}
-
-// operate finds the operating points of levels that have been judged.
+// operate finds the operating point on every load curve: the highest load that holds all objectives, and how much of
+// it today's load uses, if that is known.
 func operate(levels []LevelSummary, objectives []Objective, today *Load) []Operating {
 	var points []Operating
 	for _, c := range curves(levels) {

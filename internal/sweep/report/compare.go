@@ -94,7 +94,7 @@ func newComparisonPage(a, b *sweep.Run, c *sweep.Comparison) (*comparisonPage, e
 		}
 		p.Differences = append(p.Differences, sweep.Difference{What: clean(d.What), A: show(d.A), B: show(d.B)})
 	}
-	p.Sections = comparedSections(a, b, c)
+	p.Sections = comparedSections(c)
 	return p, nil
 }
 
@@ -242,13 +242,11 @@ func metricName(metric string) string {
 }
 
 // comparedSections draws each curve that both runs have: a line of each in every chart.
-func comparedSections(a, b *sweep.Run, c *sweep.Comparison) []section {
-	objectives := objectivesOf(c)
-	ofA, ofB := summarize(a, objectives), summarize(b, objectives)
-	inB := families(&ofB)
-	d := curves{objectives}
+func comparedSections(c *sweep.Comparison) []section {
+	inB := families(&c.SummaryB)
+	d := curves{c.Objectives}
 	var list []section
-	for _, fa := range families(&ofA) {
+	for _, fa := range families(&c.SummaryA) {
 		for _, curveA := range fa.curves {
 			curveB := curveOf(inB, fa.kind, curveA.key)
 			if curveB == nil {
@@ -304,22 +302,6 @@ func compared(c *sweep.Comparison, level int, metric string) *sweep.MetricCompar
 		}
 	}
 	return nil
-}
-
-// objectivesOf are the objectives that a comparison was made for.
-func objectivesOf(c *sweep.Comparison) []sweep.Objective {
-	for i := range c.Curves {
-		if objectives, err := sweep.ParseObjectives(c.Curves[i].OperatingA.Objectives); err == nil {
-			return objectives
-		}
-	}
-	return nil
-}
-
-func summarize(run *sweep.Run, objectives []sweep.Objective) sweep.Summary {
-	again := *run
-	again.Plan.SLOs = objectives
-	return sweep.Summarize(&again)
 }
 
 // curveOf is the curve of a kind and key; nil if there is none.

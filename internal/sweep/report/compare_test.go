@@ -75,7 +75,7 @@ func TestComparisonDrawsALineOfEachRun(t *testing.T) {
 	plan := concurrencyPlan(20, 1, 4)
 	a, b := modelRun(plan), slower(plan, 2)
 	c := sweep.Compare(a, b, nil)
-	sections := comparedSections(a, b, &c)
+	sections := comparedSections(&c)
 	if len(sections) != 1 {
 		t.Fatalf("%d sections, want 1", len(sections))
 	}

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"gonum.org/v1/gonum/stat"
-
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -69,7 +67,7 @@ func (m *meter) client(requests []*Request) Client {
 	}
 	if len(delays) > 0 {
 		slices.Sort(delays)
-		c.StartDelayP99 = stat.Quantile(0.99, stat.Empirical, delays, nil)
+		c.StartDelayP99 = delays[rank(len(delays), 0.99)-1]
 	}
 	c.LateTTFTRatio, c.LateGapsRatio = share(lateFirst, answers), share(lateGaps, gaps)
 	return c

@@ -23,6 +23,14 @@ type Plan struct {
 	SLOs []Objective // what the operating point must hold
 }
 
+// warmupAtOnce is how many requests of a level's warm-up are in flight at a time: no more than the level has.
+func (p *Plan) warmupAtOnce(l Level) int {
+	if l.Closed() {
+		return min(p.Warmup, l.Concurrency)
+	}
+	return p.Warmup
+}
+
 // Level is one load: a closed loop if Concurrency is set, an open one if Rate is.
 type Level struct {
 	// Concurrency is how many requests are in flight at any time: an answer's end sends the next request.

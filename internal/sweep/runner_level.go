@@ -125,14 +125,10 @@ func (s *Stop) Unwrap() error { return s.Err }
 // warmUp sends the requests that measure nothing, as many at once as the level has in flight, and returns the last
 // failure if none has succeeded.
 func (l *level) warmUp(ctx context.Context) (failed *prober.Result) {
-	atOnce := l.plan.Warmup
-	if l.Closed() {
-		atOnce = min(atOnce, l.Concurrency)
-	}
 	var mu sync.Mutex
 	left, succeeded := l.plan.Warmup, false
 	var senders sync.WaitGroup
-	for range atOnce {
+	for range l.plan.warmupAtOnce(l.Level) {
 		senders.Go(func() {
 			for {
 				mu.Lock()

@@ -91,8 +91,8 @@ func (s *Simulator) Level(ctx context.Context, l Level) (went LevelRun, more boo
 	s.watcher.LevelBegan(index, s.run)
 	lv := &virtualLevel{Simulator: s, Level: l, index: index, origin: s.now}
 	if why := lv.impossible(); why != "" {
-		went = LevelRun{Start: s.now, End: s.now, Cut: "not run"}
-		s.watcher.Noted(fmt.Sprintf("level %s: not run: %s", l, why))
+		went = LevelRun{Start: s.now, End: s.now, Cut: cutUnfit}
+		s.watcher.Noted(fmt.Sprintf("level %s: %s: %s", l, cutUnfit, why))
 	} else {
 		went = lv.simulate(ctx)
 	}

@@ -60,10 +60,6 @@ func (l *virtualLevel) simulate(ctx context.Context) (went LevelRun) {
 
 // warmUp sends the requests that measure nothing, as many at once as the level has in flight.
 func (l *virtualLevel) warmUp(ctx context.Context) {
-	atOnce := l.plan.Warmup
-	if l.Closed() {
-		atOnce = min(atOnce, l.Concurrency)
-	}
 	left := l.plan.Warmup
 	next := func(due time.Time) {
 		if left--; left >= 0 {
@@ -71,7 +67,7 @@ func (l *virtualLevel) warmUp(ctx context.Context) {
 		}
 	}
 	l.refill = func(ended *Request) { next(ended.Ended) }
-	for range atOnce {
+	for range l.plan.warmupAtOnce(l.Level) {
 		next(l.now)
 	}
 	l.drive(ctx, func(func(time.Duration) bool) {}, nil)

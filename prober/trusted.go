@@ -15,6 +15,15 @@ func (r *Result) Trusted() Trusted { return Trusted{r} }
 // token reports whether the time of a token event may be relied on.
 func (t Trusted) token(i int) bool { return !tokenList(t.r.LateTokens).has(i) }
 
+// Suspect is the reasons to doubt the result. A probe whose reader was late is judged here for what the gaps between
+// its other tokens say: that a proxy buffers.
+func (t Trusted) Suspect() Suspect {
+	if _, smooth := t.gaps(); t.r.OK() && !smooth {
+		return t.r.Suspect | SuspectCoalesced
+	}
+	return t.r.Suspect
+}
+
 // TTFT is the time to first token. It is unknown for a probe that failed, and where the first token or the request
 // was late.
 func (t Trusted) TTFT() (d time.Duration, known bool) {

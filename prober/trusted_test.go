@@ -63,3 +63,28 @@ func TestTrusted(t *testing.T) {
 		})
 	}
 }
+
+// A proxy that buffers is told also of a probe that was read late, and by the tokens that were not.
+func TestTrustedSuspect(t *testing.T) {
+	bursts := append([]time.Duration{10 * time.Millisecond}, make([]time.Duration, 9)...)
+	even := make([]time.Duration, 10)
+	for i := range even {
+		even[i] = 10 * time.Millisecond
+	}
+	for _, c := range []struct {
+		name   string
+		result Result
+		want   Suspect
+	}{
+		{"bursts", Result{Suspect: SuspectReaderLate, Gaps: bursts, LateTokens: []int{1}}, SuspectReaderLate | SuspectCoalesced},
+		{"bursts of tokens read late", Result{Suspect: SuspectReaderLate, Gaps: bursts, LateTokens: []int{2, 3, 4, 5, 6, 7, 8, 9}}, SuspectReaderLate},
+		{"even", Result{Suspect: SuspectReaderLate, Gaps: even, LateTokens: []int{1}}, SuspectReaderLate},
+		{"known before", Result{Suspect: SuspectCoalesced, Gaps: even}, SuspectCoalesced},
+		{"nothing", Result{Gaps: even}, 0},
+		{"a failure", Result{Reason: ReasonStalled, Suspect: SuspectReaderLate, Gaps: bursts, LateTokens: []int{1}}, SuspectReaderLate},
+	} {
+		if got := c.result.Trusted().Suspect(); got != c.want {
+			t.Errorf("%s: suspect for %v, want %v", c.name, got.Names(), c.want.Names())
+		}
+	}
+}

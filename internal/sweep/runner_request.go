@@ -23,7 +23,7 @@ func (c clock) at(t time.Time) time.Time {
 func (c clock) request(level int, res *prober.Result) *Request {
 	r := &Request{
 		Level: level, ID: res.RequestID, Warmup: res.Warmup,
-		Reason: res.Reason, Status: res.Status, Suspect: res.Suspect.Names(), Abandoned: res.Abandoned,
+		Reason: res.Reason, Status: res.Status, Suspect: res.Trusted().Suspect().Names(), Abandoned: res.Abandoned,
 		Scheduled: c.at(res.Scheduled), Started: c.at(res.Started), Connected: c.at(res.Connected), Sent: c.at(res.Sent),
 		Headers: c.at(res.Headers), FirstToken: c.at(res.FirstToken), LastToken: c.at(res.LastToken), Ended: c.at(res.Ended),
 		Late: res.LateTokens, SentLate: res.SentLate,

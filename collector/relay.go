@@ -22,6 +22,8 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
 	promconfig "github.com/prometheus/common/config"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 // DefaultRelayInterval is the time between two samples of the server's metrics page.
@@ -76,6 +78,7 @@ type RelayConfig struct {
 type Relay struct {
 	cfg        RelayConfig
 	client     *http.Client
+	secrets    scrub.Secrets
 	metrics    *relayMetrics
 	metricsURL *url.URL
 	healthURL  *url.URL
@@ -138,6 +141,10 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	if r.healthURL == nil {
 		r.healthURL = cfg.URL.JoinPath("health")
 	}
+	r.secrets.Client(&cfg.HTTP)
+	for _, u := range []*url.URL{cfg.URL, r.metricsURL, r.healthURL} {
+		r.secrets.URL(u)
+	}
 	r.log = relayLog{logger: log.With(cfg.Logger, "component", "relay", "url", relayLogURL(r.metricsURL))}
 	r.metrics = newRelayMetrics(r, cfg.ConstLabels)
 	return r, r.metrics.register(cfg.Registerer)
@@ -145,6 +152,7 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 
 // Run samples until ctx is done; then no goroutine and no connection is left.
 func (r *Relay) Run(ctx context.Context) {
+	ctx = r.secrets.Trace(ctx)
 	defer r.client.CloseIdleConnections()
 	var health sync.WaitGroup
 	if *r.healthURL != (url.URL{}) {
@@ -213,12 +221,14 @@ func (r *Relay) sample(ctx context.Context) {
 	}
 }
 
-// trySample takes one sample; a panic in it is a failure of the relay, not of the process.
+// trySample takes one sample; a panic in it is a failure of the relay, not of the process. Whoever made the error,
+// it can be shown.
 func (r *Relay) trySample(ctx context.Context, before *relayState) (after *relayState, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = relayFail(relayInternal, "panic: %v", v)
 		}
+		err = r.secrets.Error(err)
 	}()
 	if r.identity.stale(time.Now()) {
 		if err := r.refreshIdentity(ctx); err != nil {
@@ -276,6 +286,7 @@ func (r *Relay) readPage(answer relayAnswer) (*relayReading, error) {
 	table := r.tableFor(answer.body)
 	if r.page == nil || r.page.table.engine != table.engine {
 		r.page = newRelayPage(table)
+		r.page.shown = func(s string) string { return relayLabelText(r.secrets.Hide(s)) }
 	}
 	reading, err := r.page.read(answer.body, answer.contentType, r.model())
 	if err != nil {
@@ -384,7 +395,7 @@ func (r *Relay) failed(before *relayState, err error) *relayState {
 		r.identity.askedAt = time.Time{} // whoever comes back may be another
 	}
 	after := *before
-	after.up, after.err = false, relayShorten(err.Error())
+	after.up, after.err = false, scrub.Text(err.Error(), relayMaxErr)
 	if reason == relaySeveralServers {
 		after.reading = nil
 	}

@@ -69,7 +69,7 @@ func (r *Relay) firstModel(ctx context.Context) (model, ownedBy string, err erro
 	if err != nil || len(list.Data) == 0 {
 		return "", "", err
 	}
-	return relayBound(list.Data[0].ID), list.Data[0].OwnedBy, nil
+	return r.bound(list.Data[0].ID), list.Data[0].OwnedBy, nil
 }
 
 // version asks for the version of the server; empty where it tells none.
@@ -84,16 +84,16 @@ func (r *Relay) version(ctx context.Context, table *engineTable) string {
 		}
 		var version string
 		if json.Unmarshal(answer[table.versionKey], &version) == nil {
-			return relayBound(version)
+			return r.bound(version)
 		}
 	}
 	return ""
 }
 
-// relayBound empties a string that is too long to be a label value. JSON strings are valid UTF-8.
-func relayBound(s string) string {
+// bound makes a text of the server fit to be a label value. It empties one that is too long.
+func (r *Relay) bound(s string) string {
 	if len(s) > relayMaxLabelValue {
 		return ""
 	}
-	return s
+	return r.secrets.Text(s, relayMaxLabelValue)
 }

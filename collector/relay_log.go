@@ -2,11 +2,12 @@ package collector
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 // relayLog writes one line for each change of state, never one for each failing sample.
@@ -23,7 +24,7 @@ func (l *relayLog) failed(reason string, err error) {
 		return
 	}
 	l.since = time.Now()
-	level.Warn(l.logger).Log("msg", "the server's metrics cannot be read", "reason", reason, "err", relayShorten(err.Error()))
+	level.Warn(l.logger).Log("msg", "the server's metrics cannot be read", "reason", reason, "err", scrub.Text(err.Error(), relayMaxErr))
 }
 
 func (l *relayLog) recovered() {
@@ -49,5 +50,5 @@ func (l *relayLog) note(subject, msg string, keyvals ...any) {
 // clear forgets a subject, so that it is mentioned again when it comes back.
 func (l *relayLog) clear(subject string) { delete(l.notes, subject) }
 
-// relayShorten bounds a text that may quote the server.
-func relayShorten(s string) string { return strings.ToValidUTF8(s[:min(len(s), 300)], "?") }
+// relayMaxErr is how many characters an error may have that may quote the server.
+const relayMaxErr = 300

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 // Bounds on what one page may put on ours.
@@ -143,7 +145,8 @@ type relayPage struct {
 	seed    maphash.Seed
 
 	texts   map[string]string
-	model   string // model_name where the page has none
+	shown   func(string) string // makes a text of the server fit to be shown
+	model   string              // model_name where the page has none
 	aliases [relayFamilies][]relayGather
 	current *relayReading
 }
@@ -158,7 +161,7 @@ type relayGathered struct {
 }
 
 func newRelayPage(table *engineTable) *relayPage {
-	p := &relayPage{table: table, seed: maphash.MakeSeed(), texts: map[string]string{}, scanner: pageScanner{want: map[string]int{}}}
+	p := &relayPage{table: table, seed: maphash.MakeSeed(), texts: map[string]string{}, shown: relayLabelText, scanner: pageScanner{want: map[string]int{}}}
 	p.use(relayProcessStart, relayUse{kind: relayUseStart})
 	for _, source := range table.sources {
 		p.aliases[source.family] = make([]relayGather, len(source.names))
@@ -391,10 +394,13 @@ func (p *relayPage) text(value []byte, otherwise string) string {
 	if len(p.texts) > 4*relayMaxSeries {
 		clear(p.texts)
 	}
-	s := string(value)
-	p.texts[s] = s
+	s := p.shown(string(value))
+	p.texts[string(value)] = s
 	return s
 }
+
+// relayLabelText makes a text fit to be a label value, in which lines are escaped.
+func relayLabelText(s string) string { return scrub.Lines(s, relayMaxLabelValue) }
 
 // relayLabel is the value of a label; nil where there is none.
 func relayLabel(labels []pageLabel, name string) []byte {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 const (
@@ -23,9 +25,9 @@ const (
 // answer interprets the events of one stream. It decides which of them carry tokens, and writes what it learns
 // into the result; it does not know where the events come from.
 type answer struct {
-	res   *Result
-	want  *Workload
-	scrub func(string) string // takes secrets out of a server's words
+	res  *Result
+	want *Workload
+	hide func(string) string // takes secrets out of a server's words
 
 	chunk    chunk
 	terminal bool // a finish_reason or [DONE] came
@@ -44,9 +46,9 @@ type answer struct {
 	varied   bool   // another came
 }
 
-func newAnswer(res *Result, scrub func(string) string) *answer {
+func newAnswer(res *Result, hide func(string) string) *answer {
 	res.PromptTokens, res.CachedTokens = -1, -1
-	return &answer{res: res, want: res.Workload, scrub: scrub, usage: -1}
+	return &answer{res: res, want: res.Workload, hide: hide, usage: -1}
 }
 
 // take interprets one event. token tells that it carries tokens.
@@ -78,7 +80,7 @@ func (a *answer) take(e sseEvent) (token bool, err error) {
 
 // serverError is the failure of an error that came inside a stream.
 func (a *answer) serverError(raw []byte) error {
-	raw = []byte(a.scrub(string(raw)))
+	raw = []byte(a.hide(string(raw)))
 	wrapped, err := json.Marshal(map[string]json.RawMessage{"error": raw})
 	if err != nil {
 		wrapped = raw
@@ -119,7 +121,7 @@ func (a *answer) note(c *chunk) {
 	res := a.res
 	if len(c.finish) > 0 {
 		a.terminal = true
-		res.FinishReason = clip(a.scrub(unescape(c.finish)), maxFinish)
+		res.FinishReason = scrub.Text(a.hide(unescape(c.finish)), maxFinish)
 	}
 	if c.promptTokens >= 0 {
 		res.PromptTokens = c.promptTokens

@@ -4,19 +4,19 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	promconfig "github.com/prometheus/common/config"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 // client sends requests to one target. Every request has a connection of its own: vLLM closes idle ones after
@@ -26,6 +26,7 @@ type client struct {
 	transport http.RoundTripper
 	userAgent string
 	trails    trails // of the server's streams
+	secrets   scrub.Secrets
 }
 
 func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {
@@ -36,7 +37,10 @@ func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("target %q: preparing the HTTP client: %w", t.Name, err)
 	}
-	return &client{target: t, transport: transport, userAgent: userAgent}, nil
+	c := &client{target: t, transport: transport, userAgent: userAgent}
+	c.secrets.Client(&t.HTTP)
+	c.secrets.URL(t.URL)
+	return c, nil
 }
 
 // url is the address of an endpoint, such as /v1/models.
@@ -44,9 +48,8 @@ func (c *client) url(path string) string { return c.target.URL.String() + path }
 
 // exchange is one HTTP request, from the wish to connect to the headers of the answer.
 type exchange struct {
-	phase   atomic.Int32
-	slot    dialSlot
-	secrets secrets
+	phase atomic.Int32
+	slot  dialSlot
 
 	dialStart, connected time.Time
 	remote               string
@@ -88,7 +91,7 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 			x.remote = info.Conn.RemoteAddr().String()
 			x.slot.conn.Load().armWrite()
 		},
-		WroteHeaderField: x.secrets.header,
+		WroteHeaderField: c.secrets.Header,
 	})
 	req = req.WithContext(ctx)
 	req.Header.Set("User-Agent", c.userAgent)
@@ -98,7 +101,7 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 		if conn := x.slot.conn.Load(); conn != nil {
 			conn.Close() // net/http would let a handshake go on
 		}
-		return x, nil, classify(ctx, phase(x.phase.Load()), x.secrets.scrubError(err))
+		return x, nil, classify(ctx, phase(x.phase.Load()), c.secrets.Error(err))
 	}
 	at(phaseBody)
 	x.slot.conn.Load().headersEnded()
@@ -125,7 +128,7 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) (st
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	x, resp, err := c.do(ctx, req, func(time.Time) {})
+	_, resp, err := c.do(ctx, req, func(time.Time) {})
 	if err != nil {
 		return 0, wrap(err, "%s %s", method, path)
 	}
@@ -137,7 +140,7 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) (st
 	case len(data) > maxCallBytes:
 		return resp.StatusCode, failf(ReasonTooLarge, "%s %s: too large: body exceeds %d bytes", method, path, maxCallBytes)
 	case resp.StatusCode != http.StatusOK:
-		return resp.StatusCode, wrap(x.secrets.scrubError(statusFailure(resp.StatusCode, "", x.secrets.scrub(string(data)))), "%s %s", method, path)
+		return resp.StatusCode, wrap(c.secrets.Error(statusFailure(resp.StatusCode, "", c.secrets.Hide(string(data)))), "%s %s", method, path)
 	}
 	if err := json.Unmarshal(data, out); err != nil {
 		return resp.StatusCode, failf(ReasonMalformed, "%s %s: %w", method, path, err)
@@ -154,82 +157,6 @@ const (
 func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
-
-// secrets collects what the transport put into a request beside our own headers: it is what must not be shown
-// when a server repeats it.
-type secrets struct {
-	mu     sync.Mutex
-	values []string
-}
-
-// ownHeaders are those that a probe sets itself; they hold no secrets.
-var ownHeaders = map[string]bool{
-	"Host": true, "User-Agent": true, "Content-Length": true, "Content-Type": true, "Accept": true,
-	"Accept-Encoding": true, "Connection": true, "Transfer-Encoding": true, "X-Request-Id": true,
-}
-
-// minSecret is the length below which a value is no secret but a common word.
-const minSecret = 6
-
-// header takes one header field of a request that is being written (httptrace.ClientTrace.WroteHeaderField).
-func (s *secrets) header(key string, values []string) {
-	if ownHeaders[http.CanonicalHeaderKey(key)] {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, v := range values {
-		s.add(v)
-		scheme, credentials, ok := strings.Cut(v, " ")
-		if !ok {
-			continue
-		}
-		s.add(credentials)
-		if decoded, err := base64.StdEncoding.DecodeString(credentials); err == nil && strings.EqualFold(scheme, "Basic") {
-			s.add(string(decoded))
-			if _, password, ok := strings.Cut(string(decoded), ":"); ok {
-				s.add(password)
-			}
-		}
-	}
-}
-
-// add keeps a secret, and the form in which a server's JSON would repeat it.
-func (s *secrets) add(v string) {
-	if len(v) < minSecret {
-		return
-	}
-	s.values = append(s.values, v)
-	if quoted, err := json.Marshal(v); err == nil && len(quoted) > len(v)+2 {
-		s.values = append(s.values, string(quoted[1:len(quoted)-1]))
-	}
-}
-
-// scrub replaces every secret in a text.
-func (s *secrets) scrub(text string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, v := range s.values {
-		text = strings.ReplaceAll(text, v, "<secret>")
-	}
-	return text
-}
-
-// scrubError replaces an error whose text holds a secret. Its kind is kept.
-func (s *secrets) scrubError(err error) error {
-	if text := s.scrub(err.Error()); text != err.Error() {
-		return &scrubbedError{text, err}
-	}
-	return err
-}
-
-type scrubbedError struct {
-	text string
-	err  error
-}
-
-func (e *scrubbedError) Error() string { return e.text }
-func (e *scrubbedError) Unwrap() error { return e.err }
 
 // DefaultDial is the dialer of the operating system: both address families are tried (RFC 8305), and the second
 // gets its chance after 300 ms.

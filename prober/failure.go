@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 // failure is an error with its reason.
@@ -136,33 +136,19 @@ func errorMessage(body []byte) string {
 			var object struct{ Message string }
 			switch {
 			case json.Unmarshal(raw, &text) == nil && text != "":
-				return clip(text, maxMessage)
+				return scrub.Text(text, maxMessage)
 			case json.Unmarshal(raw, &object) == nil && object.Message != "":
-				return clip(object.Message, maxMessage)
+				return scrub.Text(object.Message, maxMessage)
 			}
 		}
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return "(empty body)"
 	}
-	return clip(string(body), maxMessage)
+	return scrub.Text(string(body), maxMessage)
 }
 
 const (
 	maxMessage = 300     // characters of a server's words in a log line
 	maxBody    = 2 << 10 // bytes of an error body kept for the status page
 )
-
-// clip makes a server's words safe to print: one line, valid UTF-8, no control characters, bounded.
-func clip(text string, limit int) string {
-	if len(text) > 4*limit { // do not walk megabytes
-		text = text[:4*limit]
-	}
-	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
-		return unicode.IsControl(r) || unicode.IsSpace(r)
-	}), " ")
-	if utf8.RuneCountInString(text) <= limit {
-		return text
-	}
-	return string([]rune(text)[:limit]) + "…"
-}

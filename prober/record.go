@@ -6,6 +6,8 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 // record turns the results of one workload into log lines: one when it begins to fail, one when it recovers,
@@ -54,7 +56,7 @@ func (r *record) note(res *Result) {
 	r.failures++
 	if r.since.IsZero() {
 		r.since = res.Started
-		level.Warn(r.logger).Log("msg", "probe failed", "reason", res.Reason, "err", clip(res.Err.Error(), maxBody), "request_id", res.RequestID)
+		level.Warn(r.logger).Log("msg", "probe failed", "reason", res.Reason, "err", scrub.Text(res.Err.Error(), maxBody), "request_id", res.RequestID)
 	}
 }
 

@@ -3,6 +3,8 @@ package prober
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 // resultJSON is a result as JSON. Names are stable; durations are in seconds, counted from the first byte of the
@@ -68,7 +70,7 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 		OutputTokens: r.OutputTokens, TokenSource: r.TokenSource, FinishReason: r.FinishReason,
 	}
 	if r.Err != nil {
-		j.Error = clip(r.Err.Error(), maxBody)
+		j.Error = scrub.Text(r.Err.Error(), maxBody)
 	}
 	for _, gap := range r.Gaps {
 		j.Gaps = append(j.Gaps, gap.Seconds())

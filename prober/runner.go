@@ -330,7 +330,7 @@ func (r *Runner) probe(ctx context.Context, l *lane, d draft, due time.Time, war
 	r.opts.Observer.Started(res.Probe)
 	ctx, cancel := context.WithDeadlineCause(ctx, res.Started.Add(l.plan.Timeout), fmt.Errorf("%w: no end after %s", errTimeout, l.plan.Timeout))
 	defer cancel()
-	err := r.attempt(ctx, l, d, res)
+	err := r.client.secrets.Error(r.attempt(ctx, l, d, res)) // whoever made it, nothing in it is shown as it came
 	res.Ended = time.Now()
 	var f *failure
 	var unfit *unfitError

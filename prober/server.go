@@ -187,7 +187,7 @@ func (s *server) askModel(ctx context.Context) error {
 	s.model, s.maxLen = configured, 0
 	for _, m := range list.Data {
 		if s.model == "" {
-			s.model = m.ID
+			s.model = s.client.secrets.Hide(m.ID)
 		}
 		if m.ID == s.model {
 			s.maxLen = m.MaxLen

@@ -6,8 +6,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strings"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 const (
@@ -49,14 +50,14 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 	}
 	conn := x.slot.conn.Load()
 	s := &streaming{
-		res: res, obs: obs, conn: conn, sse: newSSEReader(askingBody{conn, resp.Body}), answer: newAnswer(res, x.secrets.scrub),
-		trails: &c.trails, stall: stall, stop: cancel, secrets: &x.secrets,
+		res: res, obs: obs, conn: conn, sse: newSSEReader(askingBody{conn, resp.Body}), answer: newAnswer(res, c.secrets.Hide),
+		trails: &c.trails, stall: stall, stop: cancel, secrets: &c.secrets,
 	}
 	if resp.StatusCode != http.StatusOK {
-		return x.secrets.scrubError(statusFailure(resp.StatusCode, res.Model, s.errorBody(resp.Body)))
+		return c.secrets.Error(statusFailure(resp.StatusCode, res.Model, s.errorBody(resp.Body)))
 	}
 	if err := s.checkContentType(resp.Header); err != nil {
-		return x.secrets.scrubError(err)
+		return c.secrets.Error(err)
 	}
 	err = s.read(ctx)
 	if s.answer.done {
@@ -75,7 +76,7 @@ type streaming struct {
 	trails  *trails
 	stall   time.Duration
 	stop    context.CancelCauseFunc
-	secrets *secrets
+	secrets *scrub.Secrets
 	events  int
 }
 
@@ -124,14 +125,14 @@ func (s *streaming) explain(ctx context.Context, err error) error {
 	if err == nil || err == io.EOF {
 		return nil
 	}
-	err = classify(ctx, phaseBody, s.secrets.scrubError(err))
+	err = classify(ctx, phaseBody, s.secrets.Error(err))
 	return wrap(err, "after %d bytes, %d events and %d token events", s.sse.total, s.events, s.answer.tokens)
 }
 
 // checkContentType lets an event stream pass, whatever the server calls it.
 func (s *streaming) checkContentType(h http.Header) error {
 	if coding := h.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return failf(ReasonContentType, "the server compressed the stream (Content-Encoding %q)", clip(s.secrets.scrub(coding), 40))
+		return failf(ReasonContentType, "the server compressed the stream (Content-Encoding %q)", s.secrets.Text(coding, 40))
 	}
 	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err == nil && kind == "text/event-stream" {
@@ -144,16 +145,16 @@ func (s *streaming) checkContentType(h http.Header) error {
 			return nil
 		}
 	}
-	s.res.Body = clip(s.secrets.scrub(string(head)), maxBody)
+	s.res.Body = s.secrets.Text(string(head), maxBody)
 	return failf(ReasonContentType, "the server did not stream: Content-Type %q, body %s",
-		clip(s.secrets.scrub(h.Get("Content-Type")), 80), errorMessage([]byte(s.res.Body)))
+		s.secrets.Text(h.Get("Content-Type"), 80), errorMessage([]byte(s.res.Body)))
 }
 
 // errorBody reads the start of the body of an error, for the log and the status page.
 func (s *streaming) errorBody(body io.Reader) string {
 	data, _ := io.ReadAll(io.LimitReader(body, 16<<10)) // what was read before an error is all there is to show
-	text := strings.ToValidUTF8(s.secrets.scrub(string(data)), "\uFFFD")
-	s.res.Body = clip(text, maxBody)
+	text := s.secrets.Hide(string(data))
+	s.res.Body = scrub.Text(text, maxBody)
 	return text
 }
 

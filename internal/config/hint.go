@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 // keyHint helps with an unknown key: a key spelled nearly so, or the section that a right key belongs to.
@@ -102,15 +104,5 @@ func durationHint(text string) string {
 	return "write 15s, 1m30s or 500ms"
 }
 
-// clip shortens text that is repeated in a message.
-func clip(s string) string {
-	const most = 60
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
-}
+// clip shortens text that is repeated in a message. It leaves it as it was written: the messages quote it.
+func clip(s string) string { return scrub.Cut(s, 60) }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 // WriteComparison writes a comparison for a terminal of 120 columns: what differs, and of each load the figures that
@@ -14,7 +16,7 @@ func WriteComparison(w io.Writer, c *Comparison) error {
 	if len(c.Differences) > 0 {
 		rows := [][]string{{"", "A: " + c.A, "B: " + c.B}}
 		for _, d := range c.Differences {
-			rows = append(rows, []string{d.What, clip(d.A), clip(d.B)})
+			rows = append(rows, []string{d.What, scrub.Text(d.A, maxColumn), scrub.Text(d.B, maxColumn)})
 		}
 		align(&b, "<<<", rows)
 	}
@@ -28,14 +30,8 @@ func WriteComparison(w io.Writer, c *Comparison) error {
 	return err
 }
 
-// clip shortens a value to what fits into a column.
-func clip(s string) string {
-	const most = 45
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return s
-}
+// maxColumn is how many characters of a value fit into a column.
+const maxColumn = 45
 
 // mainMetrics are the metrics of a comparison that its table shows.
 func mainMetrics() []string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -226,7 +227,7 @@ func newAPITarget(v *targetView, now time.Time) apiTarget {
 	}
 	for _, f := range v.flights {
 		t.InFlight = append(t.InFlight, apiFlight{
-			clean(f.RequestID, maxID), f.Workload.Name, f.Warmup, rfc3339(f.Started), f.age.Seconds(), f.silence.Seconds(), f.sent > 0, f.tokens,
+			scrub.Text(f.RequestID, maxID), f.Workload.Name, f.Warmup, rfc3339(f.Started), f.age.Seconds(), f.silence.Seconds(), f.sent > 0, f.tokens,
 		})
 	}
 	for i := range v.workloads {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -87,7 +88,7 @@ func newServerBox(s Server, now time.Time) *serverBox {
 }
 
 func newFlightRow(f flightView, limit time.Duration) flightRow {
-	row := flightRow{ID: clean(f.RequestID, maxID), Workload: f.Workload.Name, Age: formatAge(f.age), Silence: formatAge(f.silence), Silent: f.silence >= limit}
+	row := flightRow{ID: scrub.Text(f.RequestID, maxID), Workload: f.Workload.Name, Age: formatAge(f.age), Silence: formatAge(f.silence), Silent: f.silence >= limit}
 	switch {
 	case f.tokens > 0:
 		row.Stage = formatCount(f.tokens, "token event")
@@ -239,7 +240,7 @@ func newResultRow(rec *record, now time.Time) resultRow {
 		Tokens: strconv.Itoa(rec.OutputTokens), Suspects: rec.Suspect.Names(),
 	}
 	if row.Failed {
-		row.Outcome, row.Error = string(rec.Reason), clean(rec.errText, maxThin)
+		row.Outcome, row.Error = string(rec.Reason), scrub.Text(rec.errText, maxThin)
 	}
 	if d, ok := rec.TTFT(); ok {
 		row.TTFT = formatDuration(d)

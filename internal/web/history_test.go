@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -209,8 +210,8 @@ func TestOldResultsKeepNeitherGapsNorBody(t *testing.T) {
 		if i >= youngResults {
 			want = maxThin
 		}
-		if got := len(rec.Body) - len(cutMark); got != want {
-			t.Errorf("failure %d has a body of %d bytes, want %d", i, got, want)
+		if got := utf8.RuneCountInString(rec.Body); got != want {
+			t.Errorf("failure %d has a body of %d characters, want %d", i, got, want)
 		}
 	}
 	if rec := v.find("f30"); len(rec.Body) < maxBody {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 const (
@@ -103,7 +105,7 @@ func (s *site) indexPage(views []targetView, target string, filter State, now ti
 	if len(views) > 0 {
 		worst = views[0].shown()
 	}
-	page := indexPage{Target: clean(target, maxName), Filter: filter, Chips: chips(views, filter)}
+	page := indexPage{Target: scrub.Text(target, maxName), Filter: filter, Chips: chips(views, filter)}
 	page.Summary = summary(page.Chips, len(views))
 	page.frame = s.frame(page.Summary+" – llm_prober", worst, now)
 	for i := range views {

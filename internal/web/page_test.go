@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	promconfig "github.com/prometheus/common/config"
 
+	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -222,7 +223,7 @@ func TestNothingFromOutsideBecomesMarkup(t *testing.T) {
 			paths = append(paths, "/probe?target="+q(f.targets[0].Name)+"&id="+q(rec.RequestID))
 		}
 	}
-	paths = append(paths, "/probe?target="+q(f.targets[0].Name)+"&id="+q(clean("flight"+attack, maxID)))
+	paths = append(paths, "/probe?target="+q(f.targets[0].Name)+"&id="+q(scrub.Text("flight"+attack, maxID)))
 	for _, path := range paths {
 		w := get(h, path, "text/html")
 		page := w.Body.String()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -27,16 +28,16 @@ type record struct {
 func newRecord(res *prober.Result) *record {
 	rec := &record{Result: *res}
 	probe := *res.Probe
-	probe.RequestID = clean(probe.RequestID, maxID)
+	probe.RequestID = scrub.Text(probe.RequestID, maxID)
 	rec.Probe = &probe
 	if res.Err != nil {
-		rec.errText = clean(res.Err.Error(), maxError)
+		rec.errText = scrub.Text(res.Err.Error(), maxError)
 		rec.Err = errors.New(rec.errText) // the original may hold on to a response
 	}
-	rec.Body = clean(res.Body, maxBody)
-	rec.Model = clean(res.Model, maxName)
-	rec.RemoteAddr = clean(res.RemoteAddr, maxName)
-	rec.FinishReason = clean(res.FinishReason, maxWord)
+	rec.Body = scrub.Text(res.Body, maxBody)
+	rec.Model = scrub.Text(res.Model, maxName)
+	rec.RemoteAddr = scrub.Text(res.RemoteAddr, maxName)
+	rec.FinishReason = scrub.Text(res.FinishReason, maxWord)
 	if !res.FirstToken.IsZero() {
 		rec.events = len(res.Gaps) + 1
 	}
@@ -56,8 +57,8 @@ func newRecord(res *prober.Result) *record {
 func (rec *record) thin() *record {
 	t := *rec
 	t.Gaps = nil
-	t.Body = clean(rec.Body, maxThin)
-	t.errText = clean(rec.errText, maxThin)
+	t.Body = scrub.Text(rec.Body, maxThin)
+	t.errText = scrub.Text(rec.errText, maxThin)
 	t.Err = nil
 	return &t
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 // SLO is an objective for one workload of a target, and the verdicts given on its probes since the prober started.
@@ -33,9 +35,9 @@ type sloRow struct {
 }
 
 func newSLORow(s SLO) sloRow {
-	row := sloRow{Name: clean(s.Name, maxName), Rule: fmt.Sprintf("%s for %s", clean(s.Indicator, maxWord), precisePercent(s.Objective)), Good: "no verdict yet"}
+	row := sloRow{Name: scrub.Text(s.Name, maxName), Rule: fmt.Sprintf("%s for %s", scrub.Text(s.Indicator, maxWord), precisePercent(s.Objective)), Good: "no verdict yet"}
 	if s.Threshold > 0 {
-		row.Rule = fmt.Sprintf("%s within %s for %s", clean(s.Indicator, maxWord), s.Threshold, precisePercent(s.Objective))
+		row.Rule = fmt.Sprintf("%s within %s for %s", scrub.Text(s.Indicator, maxWord), s.Threshold, precisePercent(s.Objective))
 	}
 	left, known := s.budgetLeft()
 	if !known {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -55,7 +56,7 @@ func shownURL(u *url.URL) string {
 	if u == nil {
 		return ""
 	}
-	return clean((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), maxURL)
+	return scrub.Text((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), maxURL)
 }
 
 // finite is v, or nil if it is no number that can be shown.

@@ -1,51 +1,11 @@
 package web
 
 import (
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/llm-prober/llm_prober/prober"
 )
-
-func TestClean(t *testing.T) {
-	for _, tc := range []struct{ name, in, want string }{
-		{"plain", "HTTP 500: out of memory", "HTTP 500: out of memory"},
-		{"lines", "a\r\n\tb\n", "a\n\tb\n"},
-		{"umlauts and emoji", "größer 🙂", "größer 🙂"},
-		{"invalid UTF-8", "a\xff\xfeb\xc3", "a\uFFFDb\uFFFD"},
-		{"control characters", "a\x00b\x1b[31mc\u0085", "a\uFFFDb\uFFFD[31mc\uFFFD"},
-		{"bidi override", "user\u202Egnp.exe", "user\uFFFDgnp.exe"},
-		{"exactly as long", strings.Repeat("x", 30), strings.Repeat("x", 30)},
-		{"too long", strings.Repeat("x", 31), strings.Repeat("x", 30) + "…"},
-		{"cut inside a rune", strings.Repeat("x", 28) + "🙂", strings.Repeat("x", 28) + "…"},
-		{"cut behind a rune", strings.Repeat("x", 26) + "🙂x", strings.Repeat("x", 26) + "🙂…"},
-		{"grows when replaced", strings.Repeat("\x00", 20), strings.Repeat("\uFFFD", 10) + "…"},
-		{"nothing but halves of runes", strings.Repeat("\x80", 50), "\uFFFD…"},
-		{"empty", "", ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := clean(tc.in, 30); got != tc.want {
-				t.Errorf("clean(%q) = %q, want %q", tc.in, got, tc.want)
-			}
-		})
-	}
-}
-
-func FuzzClean(f *testing.F) {
-	f.Add("a\xff\u202e🙂", 5)
-	f.Fuzz(func(t *testing.T, s string, limit int) {
-		limit = max(0, min(limit, 1<<12))
-		got := clean(s, limit)
-		if !utf8.ValidString(got) || len(got) > limit+len(cutMark) {
-			t.Errorf("clean(%q, %d) = %q", s, limit, got)
-		}
-		if again := clean(got, len(got)); again != got {
-			t.Errorf("cleaned again, %q becomes %q", got, again)
-		}
-	})
-}
 
 func TestFormat(t *testing.T) {
 	const nb = "\u00a0"

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -57,7 +58,7 @@ func (s *site) probe(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, res)
 		return
 	}
-	page := probePage{frame: s.frame("probe "+clean(id, maxID)+" – llm_prober", Unknown, now), Target: clean(target, maxName), ID: clean(id, maxID)}
+	page := probePage{frame: s.frame("probe "+scrub.Text(id, maxID)+" – llm_prober", Unknown, now), Target: scrub.Text(target, maxName), ID: scrub.Text(id, maxID)}
 	page.Refresh = flight != nil
 	status := http.StatusOK
 	switch {
@@ -92,7 +93,7 @@ func (s *site) findProbe(target, id string, now time.Time) (*record, *silentFlig
 		}
 	}
 	for _, f := range s.History.inFlight(now)[target] {
-		if clean(f.RequestID, maxID) == id {
+		if scrub.Text(f.RequestID, maxID) == id {
 			return nil, &silentFlight{f, f.silence >= targets[at].silenceLimit()}
 		}
 	}
@@ -151,7 +152,7 @@ func (p *probePage) tellFlight(f *silentFlight) {
 			sc.phase("decode", "tokens", at(f.firstToken), at(last)), sc.phase("wait", "silence", at(last), at(f.age)))
 	}
 	p.Facts = []fact{
-		{"request id", clean(f.RequestID, maxID)},
+		{"request id", scrub.Text(f.RequestID, maxID)},
 		{"target", f.Target},
 		{"workload", f.Workload.Name},
 		{"started", stamp(f.Started)},

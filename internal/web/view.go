@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -49,20 +50,20 @@ func (s *site) targets(now time.Time) []targetView {
 func (s *site) look(t Target, flights []flightView, now time.Time) targetView {
 	v := targetView{name: t.Name, url: shownURL(t.URL), model: t.Model, flights: flights, silenceLimit: t.silenceLimit(), state: Unknown}
 	for _, name := range slices.Sorted(maps.Keys(t.Labels)) {
-		v.labels = append(v.labels, label{clean(name, maxName), clean(t.Labels[name], maxName)})
+		v.labels = append(v.labels, label{scrub.Text(name, maxName), scrub.Text(t.Labels[name], maxName)})
 	}
 	if s.Server != nil {
 		v.server, v.serverKnown = s.Server(t.Name)
 		v.server.Running, v.server.Waiting, v.server.KVCache = finite(v.server.Running), finite(v.server.Waiting), finite(v.server.KVCache)
-		v.server.Version = clean(v.server.Version, maxWord)
-		v.server.Engine = clean(v.server.Engine, maxWord)
-		v.server.Error = clean(v.server.Error, maxError)
+		v.server.Version = scrub.Text(v.server.Version, maxWord)
+		v.server.Engine = scrub.Text(v.server.Engine, maxWord)
+		v.server.Error = scrub.Text(v.server.Error, maxError)
 	}
 	v.workloads = workloadsOf(t, s.History.view(t.Name, now))
 	if v.model == "" {
 		v.model = lastModel(v.workloads)
 	}
-	v.model = clean(v.model, maxName)
+	v.model = scrub.Text(v.model, maxName)
 	v.judge(now)
 	return v
 }

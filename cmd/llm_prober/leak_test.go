@@ -39,7 +39,7 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 	}
 
 	file := configFile(t, "targets: []\n")
-	p := start(t, "--config.file="+file, "--web.enable-lifecycle")
+	p := start(t, "--config.file="+file, "--web.enable-lifecycle", "--web.enable-pprof")
 	reload := func(yaml string) {
 		rewrite(t, file, yaml)
 		if resp, body := p.do("POST", "/-/reload", nil); resp.StatusCode != 200 {

@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -89,6 +92,35 @@ func TestLogLevels(t *testing.T) {
 		if strings.Join(got, " ") != strings.Join(want, " ") {
 			t.Errorf("level %s lets %q through, want %q", c.allowed, got, want)
 		}
+	}
+}
+
+// Whatever is logged, it is what a terminal only shows.
+func TestLogValuesArePrintable(t *testing.T) {
+	for _, format := range []string{"logfmt", "json"} {
+		var out strings.Builder
+		level.Warn(newLogger(&out, "info", format)).Log("text", "a\u202eb\x1b[2J", "err", fmt.Errorf("x\u2028y: %w", io.EOF), "url", &url.URL{Path: "/\u200f"}, //nolint:errcheck // a builder
+			"lines", "a\nb", "long", strings.Repeat("x", 1<<20), "n", 7, "nothing", nil, "no url", (*url.URL)(nil))
+		if len(out.String()) > 20_000 || strings.Count(out.String(), "\n") != 1 || strings.ContainsAny(out.String(), "\u202e\u2028\u200f\x1b") {
+			t.Errorf("%s: logged %.500q", format, out.String())
+		}
+		for _, want := range []string{"a\uFFFDb\uFFFD[2J", "x y: EOF", `a\nb`, "7"} {
+			if !strings.Contains(strings.ReplaceAll(out.String(), `\ufffd`, "\uFFFD"), want) {
+				t.Errorf("%s: no %q in %.500q", format, want, out.String())
+			}
+		}
+	}
+}
+
+// Lines of net/http come as ours do, without what they quote of a server.
+func TestLibrariesThroughOurLogger(t *testing.T) {
+	var out strings.Builder
+	l := stdlog.New(libraryLog{newLogger(&out, "info", "logfmt")}, "", 0)
+	l.Printf("Unsolicited response received on idle HTTP channel starting with %q; err=%v", "sk-SECRET \" \\ \xff", io.EOF)
+	l.Print(`an open quotation "sk-SECRET`)
+	if got := out.String(); strings.Contains(got, "SECRET") || strings.Count(got, "level=warn ") != 2 ||
+		!strings.Contains(got, `msg="Unsolicited response received on idle HTTP channel starting with \"…\"; err=EOF"`) {
+		t.Errorf("logged %q", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	stdlog "log"
 	"os"
 	"os/signal"
 	"strings"
@@ -38,6 +39,7 @@ type flags struct {
 	telemetryPath   string
 	maxRequests     int
 	enableLifecycle bool
+	enablePprof     bool
 	demo            bool
 	demoAddress     string
 	quick           config.QuickOptions
@@ -70,6 +72,7 @@ func parseFlags(args []string) (*flags, error) {
 	app.Flag("web.telemetry-path", "Path under which metrics are exposed.").Default(web.DefaultTelemetryPath).StringVar(&f.telemetryPath)
 	app.Flag("web.max-requests", "Scrapes that may run at once; 0 for no limit.").Default("40").IntVar(&f.maxRequests)
 	app.Flag("web.enable-lifecycle", "Enable reloading by POST /-/reload.").BoolVar(&f.enableLifecycle)
+	app.Flag("web.enable-pprof", "Serve Go's profiles of the prober under /debug/pprof/.").BoolVar(&f.enablePprof)
 
 	app.Flag("log.level", "Only log messages of this severity or above: debug, info, warn, error.").Default("info").EnumVar(&f.logLevel, "debug", "info", "warn", "error")
 	app.Flag("log.format", "Output format of log messages: logfmt, json.").Default("logfmt").EnumVar(&f.logFormat, "logfmt", "json")
@@ -109,6 +112,9 @@ func run(args []string) int {
 		return exitUsage
 	}
 	logger := newLogger(os.Stderr, f.logLevel, f.logFormat)
+	// net/http, as a client, writes to the standard logger and can be given no other.
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(libraryLog{logger})
 	load := f.loader()
 	cfg, err := load()
 	if err != nil {

@@ -42,7 +42,7 @@ func TestPages(t *testing.T) {
 	_, url := simulator(t, vllmsim.Config{PerRequestMetrics: true, PromptTokensDetails: true})
 	p := start(t, "--config.file="+configFile(t, `FAST
 targets: [{name: a, url: "`+url+`", labels: {site: ams}, http_client_config: {authorization: {credentials: sk-1234}}}]
-`), "--web.telemetry-path=/federate")
+`), "--web.telemetry-path=/federate", "--web.enable-pprof")
 	if got := p.get("/-/healthy"); got != "llm_prober is healthy.\n" {
 		t.Errorf("/-/healthy: %q", got)
 	}

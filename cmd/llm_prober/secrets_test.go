@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,8 +15,65 @@ import (
 	"testing"
 )
 
-// everySecret of the configurations below begins like this; base64 hides the ones of basic authentication.
-var everySecret = regexp.MustCompile(`SECRET[0-9]\w*|` + regexp.QuoteMeta(base64.StdEncoding.EncodeToString([]byte("user:SECRET3-pass"))))
+// everySecret of the configurations below begins like this, in one of the forms of disguised; base64 hides the ones
+// of basic authentication.
+var everySecret = regexp.MustCompile(`SECRET[0-9]\w*|` + regexp.QuoteMeta(base64.StdEncoding.EncodeToString([]byte("user:SECRET3-pass"))) +
+	`|(?i)53-?45-?43-?52-?45-?54|u0053.{0,2}u0045|%(25)?53%(25)?45|(#|35;)83;(&|&amp;)#69|U0VDUkVU|TRUNSRV|NFQ1JFV|sk-SEC`)
+
+// disguised is a text in the forms in which servers write what they were sent.
+func disguised(text string) string {
+	each := func(format string) string {
+		var b strings.Builder
+		for i := range len(text) {
+			fmt.Fprintf(&b, format, text[i])
+		}
+		return b.String()
+	}
+	std := base64.StdEncoding.EncodeToString
+	return strings.Join([]string{
+		text, each(`\u%04X`), each(`\\u%04x`), each("%%%02x"), each("%%25%02X"), each("&#%d;"), each("&amp;#%d;"),
+		std([]byte(text)), std([]byte("x" + text)), std([]byte("xy" + text)), each("%02x"),
+	}, " ")
+}
+
+// rawAnswers are answers that no handler can give, with what was heard somewhere in them.
+func rawAnswers(way, heard string) (answer string, ok bool) {
+	const chunked = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+	answer, ok = map[string]string{
+		"by-status":    "HTTP/1.1 401 bad key " + heard + "\r\nContent-Length: 0\r\n\r\n",
+		"by-teapot":    "HTTP/1.1 418 " + heard + "\r\nContent-Length: 0\r\n\r\n",
+		"by-header":    "HTTP/1.1 200 OK\r\n" + heard + "\r\n\r\n",
+		"by-length":    "HTTP/1.1 200 OK\r\nContent-Length: " + heard + "\r\n\r\n",
+		"by-encoding":  "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: " + heard + "\r\n\r\ndata: x\n\n",
+		"by-transfer":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: " + heard + "\r\n\r\n",
+		"by-proto":     heard + " 200 OK\r\n\r\n",
+		"by-chunk":     chunked + "\r\n" + heard + "\r\n",
+		"by-extension": chunked + "\r\n5;k=" + heard + "\r\ndata:\r\nx;" + heard + "\r\n",
+		"by-trailer":   chunked + "Trailer: X-Key\r\n\r\n5\r\ndata:\r\n0\r\nX-Key: " + heard + "\r\n" + heard + "\r\n\r\n",
+		"by-escapes":   "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n\r\n" + `{"error":{"message":"` + disguised(heard) + `"}}`,
+		"by-cut":       "HTTP/1.1 500 Oops\r\nContent-Type: text/plain\r\n\r\n" + heard[:max(0, len(heard)-3)],
+	}[way]
+	return answer, ok
+}
+
+// asVLLM answers as a vLLM that has the key for its model, its version, its reasons and its labels.
+func asVLLM(w http.ResponseWriter, r *http.Request, key string) {
+	switch r.URL.Path {
+	case "/v1/models":
+		fmt.Fprintf(w, `{"data":[{"id":%q,"owned_by":"vllm"}]}`, key)
+	case "/version":
+		fmt.Fprintf(w, `{"version":%q}`, key)
+	case "/metrics":
+		w.Header().Set("Content-Type", "text/plain")
+		fmt.Fprintf(w, "vllm:num_requests_running{engine=%q,model_name=%q} 1\nvllm:cache_config_info{engine=\"0\",cache_dtype=%q} 1\n", key, key, disguised("sk-SECRET1"))
+	case "/v1/chat/completions":
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"model\":%q,\"choices\":[{\"index\":0,\"delta\":{\"content\":%q}}]}\n\n", key, key)
+		fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":%q}]}\n\ndata: [DONE]\n\n", key)
+	default:
+		http.NotFound(w, r)
+	}
+}
 
 // parrot answers every request with all that the request told it, in one of the ways in which servers do.
 func parrot(w http.ResponseWriter, r *http.Request) {
@@ -23,12 +81,25 @@ func parrot(w http.ResponseWriter, r *http.Request) {
 	heard := strings.Join([]string{
 		r.Header.Get("Authorization"), user, password, strings.Join(r.Header.Values("X-Api-Key"), " "), r.URL.String(),
 	}, " | ")
+	way := r.Header.Get("X-Way")
+	if answer, ok := rawAnswers(way, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")); ok {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			io.WriteString(conn, answer) //nolint:errcheck // the other end may have gone
+			conn.Close()
+		}
+		return
+	}
+	if way == "by-vllm" {
+		asVLLM(w, r, r.Header.Get("Authorization"))
+		return
+	}
 	if r.URL.Path == "/v1/models" || r.URL.Path == "/tokenize" { // it has neither; the probe itself is sent all the same
 		w.WriteHeader(http.StatusNotFound)
 		fmt.Fprint(w, "not for you: ", heard)
 		return
 	}
-	switch r.Header.Get("X-Way") {
+	switch way {
 	case "by-error":
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
@@ -101,17 +172,28 @@ targets:
 		target(way+"-token", server.URL, `authorization: {credentials: sk-SECRET1-`+way+`}, `+header, fmt.Sprintf(`, metrics_url: "%s/metrics?token=SECRET4-%s&x=1"`, server.URL, way))
 		target(way+"-user", "http://user:SECRET3-pass@"+host, header, "")
 	}
+	for _, way := range []string{"status", "teapot", "header", "length", "encoding", "transfer", "proto", "chunk", "extension", "trailer", "escapes", "cut", "vllm"} {
+		header := fmt.Sprintf(`http_headers: {X-Way: {values: [by-%s]}}`, way)
+		target("raw-"+way, server.URL, `authorization: {credentials: sk-SECRET1}, `+header, fmt.Sprintf(`, engine: vllm, metrics_url: "%s/metrics"`, server.URL))
+	}
 	target("echo", echo(t), "authorization: {credentials: sk-SECRET5}", `, metrics_url: "`+echo(t)+`/metrics?api_key=SECRET6"`)
 	target("proxied", "http://llm.invalid:8000", `proxy_url: "http://`+host+`/", proxy_connect_header: {Proxy-Authorization: [SECRET8-proxy]}`, "")
 	file := configFile(t, yaml.String())
 	p := start(t, "--config.file="+file, "--log.level=debug", "--web.enable-lifecycle")
 	for _, name := range names {
+		if name == "raw-vllm" { // it succeeds
+			p.untilAbove(`llm_probe_requests_total{target="raw-vllm",workload="w"}`, 2)
+			continue
+		}
 		p.untilAbove(fmt.Sprintf(`llm_probe_consecutive_failures{target=%q,workload="w"}`, name), 2)
 	}
 
 	pages := map[string]string{}
 	for _, path := range []string{"/", "/metrics", "/config", "/api/v1/targets", "/api/v1/results?limit=1000", "/nothing", "/probe?target=nothing", "/debug/pprof/cmdline"} {
-		_, pages[path] = p.do("GET", path, nil)
+		resp, body := p.do("GET", path, nil)
+		if pages[path] = body; path == "/debug/pprof/cmdline" && resp.StatusCode != http.StatusNotFound {
+			t.Errorf("profiles are served unasked: %s", resp.Status)
+		}
 	}
 	_, pages["OpenMetrics"] = p.do("GET", "/metrics", map[string]string{"Accept": "application/openmetrics-text"})
 	for _, id := range regexp.MustCompile(`"request_id": "(probe-[A-Z0-9]+)"`).FindAllStringSubmatch(pages["/api/v1/results?limit=1000"], -1) {

@@ -24,8 +24,11 @@ func (f *flags) serve(d *daemon, logger log.Logger) int {
 	server := &http.Server{
 		Handler:           f.handler(d, &leaving, logger),
 		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,
+		WriteTimeout:      2 * time.Minute, // of a whole answer; internal/web gives up earlier a client that does not read
 		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          stdlog.New(log.NewStdlibAdapter(level.Warn(logger)), "", 0),
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          stdlog.New(libraryLog{logger}, "", 0),
 	}
 	ended := handleSignals(func() { _ = d.reload() }) // it has logged its error
 	failed := make(chan error, 1)
@@ -82,6 +85,7 @@ func (f *flags) handler(d *daemon, leaving *atomic.Bool, logger log.Logger) http
 			return cfg.Redacted()
 		},
 		Ready: func() bool { return !leaving.Load() },
+		Pprof: f.enablePprof,
 	}
 	if f.enableLifecycle {
 		options.Reload = d.reload

@@ -19,7 +19,7 @@ const (
 func midStream(t *testing.T) *process {
 	t.Helper()
 	sim, url := simulator(t, vllmsim.Config{})
-	p := start(t, "--config.file="+configFile(t, "FAST\ntargets: [{name: a, url: \""+url+"\"}]\n"))
+	p := start(t, "--config.file="+configFile(t, "FAST\ntargets: [{name: a, url: \""+url+"\"}]\n"), "--web.enable-pprof")
 	p.untilAbove(ttftCount, 0)
 	if err := sim.SetFault(vllmsim.Fault{Name: vllmsim.Hang}); err != nil {
 		t.Fatal(err)

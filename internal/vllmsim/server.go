@@ -180,7 +180,8 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/", s.monitored("none", func(_ *process, w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusNotFound, detail{"Not Found"})
 	}))
-	mux.HandleFunc("/sim/fault", s.serveFault)
+	// A page of another origin that is open in a browser may not break the server.
+	mux.Handle("/sim/fault", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.serveFault)))
 	return mux
 }
 

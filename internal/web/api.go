@@ -326,7 +326,7 @@ func rfc3339(t time.Time) string {
 }
 
 func writeError(w http.ResponseWriter, status int, text string) {
-	writeJSON(w, status, map[string]string{"error": text})
+	writeJSON(w, status, map[string]string{"error": scrub.Text(text, maxError)})
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

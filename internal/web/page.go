@@ -24,6 +24,7 @@ type frame struct {
 	Now     time.Time
 	Refresh bool
 	Metrics string // path of the metrics, relative
+	Pprof   bool   // there are profiles
 	Style   template.CSS
 	Script  template.JS
 }
@@ -31,7 +32,7 @@ type frame struct {
 func (s *site) frame(title string, worst State, now time.Time) frame {
 	return frame{
 		Title: title, Icon: iconColour(worst), Version: s.Version, Now: now.UTC(), Refresh: true,
-		Metrics: strings.TrimPrefix(s.TelemetryPath, "/"), Style: template.CSS(s.style), Script: template.JS(s.script),
+		Metrics: strings.TrimPrefix(s.TelemetryPath, "/"), Pprof: s.Pprof, Style: template.CSS(s.style), Script: template.JS(s.script),
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+
+	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
 //go:embed templates
@@ -43,7 +45,9 @@ type Options struct {
 	Reload        func() error
 	TelemetryPath string // "" means DefaultTelemetryPath
 	Metrics       http.Handler
-	Logger        log.Logger // nil: no logs
+	// Pprof adds the profiles of net/http/pprof, which tell more than a page should and cost the processor.
+	Pprof  bool
+	Logger log.Logger // nil: no logs
 }
 
 // site is a handler's view of the options.
@@ -94,14 +98,20 @@ func New(o Options) http.Handler {
 	mux.HandleFunc("GET /-/healthy", healthy)
 	mux.HandleFunc("GET /-/ready", s.ready)
 	mux.Handle("/-/reload", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.reload)))
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	// Not the command line: a URL on it may have a password.
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	if o.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		// Not the command line: a URL on it may have a password.
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		mux.ServeHTTP(w, r)
+		h := w.Header() // of every answer, errors and redirects included; a page of ours replaces the policy
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Referrer-Policy", "no-referrer")
+		mux.ServeHTTP(&patientWriter{w, http.NewResponseController(w)}, r)
 	})
 }
 
@@ -139,7 +149,6 @@ func (s *site) render(w http.ResponseWriter, status int, name string, page any) 
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", s.csp)
-	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	io.WriteString(w, b.String()) //nolint:errcheck // the reader has gone
@@ -167,6 +176,9 @@ func (s *site) config(w http.ResponseWriter, _ *http.Request) {
 	w.Write(text) //nolint:errcheck // the reader has gone
 }
 
+// maxConfigErrors is how many characters are told of what is wrong in a config: hundreds of lines.
+const maxConfigErrors = 64 << 10
+
 func (s *site) reload(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodPost:
@@ -176,7 +188,7 @@ func (s *site) reload(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Lifecycle API is not enabled.", http.StatusForbidden)
 	default:
 		if err := s.Reload(); err != nil {
-			http.Error(w, "failed to reload config: "+err.Error(), http.StatusInternalServerError)
+			http.Error(w, "failed to reload config: "+scrub.Lines(err.Error(), maxConfigErrors), http.StatusInternalServerError)
 			return
 		}
 		io.WriteString(w, "config reloaded\n")

@@ -27,6 +27,7 @@ func TestPagesOfTheDaemon(t *testing.T) {
 		change(&o)
 		return o
 	}
+	profiled := with(func(o *Options) { o.Pprof = true })
 	for _, tc := range []struct {
 		name, method, path string
 		options            Options
@@ -66,9 +67,11 @@ func TestPagesOfTheDaemon(t *testing.T) {
 			http.Header{"Sec-Fetch-Site": {"cross-site"}},
 			403, "text/plain; charset=utf-8", "cross-origin request detected…",
 		},
-		{"profiles", "GET", "/debug/pprof/", base, nil, 200, "text/html; charset=utf-8", "<html>…"},
-		{"a profile", "GET", "/debug/pprof/goroutine?debug=1", base, nil, 200, "text/plain; charset=utf-8", "goroutine profile:…"},
-		{"the command line may hold a password", "GET", "/debug/pprof/cmdline", base, nil, 404, "text/plain; charset=utf-8", "Unknown profile\n"},
+		{"profiles", "GET", "/debug/pprof/", profiled, nil, 200, "text/html; charset=utf-8", "<html>…"},
+		{"a profile", "GET", "/debug/pprof/goroutine?debug=1", profiled, nil, 200, "text/plain; charset=utf-8", "goroutine profile:…"},
+		{"the command line may hold a password", "GET", "/debug/pprof/cmdline", profiled, nil, 404, "text/plain; charset=utf-8", "Unknown profile\n"},
+		{"no profiles unless asked for", "GET", "/debug/pprof/", base, nil, 404, "text/plain; charset=utf-8", "404 page not found\n"},
+		{"a redirect", "GET", "//config", base, nil, 307, "text/html; charset=utf-8", "<a href=\"/config\">…"},
 		{"no such probe", "GET", "/probe?target=x&id=y", base, nil, 404, "text/html; charset=utf-8", "<!DOCTYPE html>…"},
 		{"targets", "GET", "/api/v1/targets", base, nil, 200, "application/json", "{\n  \"version\": \"1.2.3\",…"},
 		{"results", "GET", "/api/v1/results", base, nil, 200, "application/json", "{\n  \"results\": []\n}\n"},
@@ -87,8 +90,13 @@ func TestPagesOfTheDaemon(t *testing.T) {
 			if got := w.Header().Get("Content-Type"); got != tc.contentType {
 				t.Errorf("content type = %q, want %q", got, tc.contentType)
 			}
-			if got := w.Header().Get("X-Content-Type-Options"); got != "nosniff" {
-				t.Errorf("X-Content-Type-Options = %q, want nosniff", got)
+			for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer"} {
+				if got := w.Header().Get(name); got != want {
+					t.Errorf("%s = %q, want %s", name, got, want)
+				}
+			}
+			if got := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none';") || !strings.HasSuffix(got, "frame-ancestors 'none'") {
+				t.Errorf("Content-Security-Policy = %q", got)
 			}
 			begin, open := strings.CutSuffix(tc.body, "…")
 			if body := w.Body.String(); body != tc.body && !(open && strings.HasPrefix(body, begin)) {

@@ -176,7 +176,7 @@ func TestEnginePages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			page := newRelayPage(engineByName(tt.engine))
 			for range 2 { // memory is reused: the second page must say the same
-				got, err := page.read([]byte(tt.page+"\n"), "", "asked")
+				got, err := page.read([]byte(tt.page+"\n"), "", "asked", nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -236,7 +236,7 @@ func engineReadRecorded(t testing.TB, name string) *relayReading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reading, err := newRelayPage(engineByName(EngineVLLM)).read(body, "text/plain; version=1.0.0; charset=utf-8", "")
+	reading, err := newRelayPage(engineByName(EngineVLLM)).read(body, "text/plain; version=1.0.0; charset=utf-8", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestEngineMissing(t *testing.T) {
 	}
 	page := func(engine Engine, text string) map[relayFamily]bool {
 		table := engineByName(engine)
-		reading, err := newRelayPage(table).read([]byte(text), "", "")
+		reading, err := newRelayPage(table).read([]byte(text), "", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +338,7 @@ func BenchmarkRelayReading(b *testing.B) {
 	page := newRelayPage(engineByName(EngineVLLM))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := page.read(body, "text/plain", ""); err != nil {
+		if _, err := page.read(body, "text/plain", "", nil); err != nil {
 			b.Fatal(err)
 		}
 	}

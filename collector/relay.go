@@ -70,7 +70,7 @@ type RelayConfig struct {
 // makes the next samples fall out rather than queue. Nothing that a reader of the metrics does waits for the
 // server, and a value older than three intervals is withdrawn.
 //
-// A page costs the relay at most a twentieth of a core, whatever is on it: see [Relay.rest]. Where that makes samples
+// A page costs the relay at most a twentieth of a core, whatever is on it: see relayRest. Where that makes samples
 // fall out, values live as much longer.
 //
 // What counts as the last change (llm_server_last_change_timestamp_seconds) is any difference in a relayed gauge
@@ -93,10 +93,12 @@ type Relay struct {
 	off      error // why the page is not touched: an errRelayUnknownEngine
 	page     *relayPage
 	body     []byte
-	spent    time.Duration // on the pages of this sample
-	resting  time.Time     // no page is asked for before
+	pacer    relayPacer // of the page of this sample
+	resting  time.Time  // no page is asked for before
 	restart  relayRestart
 	log      relayLog
+
+	cameBefore int64 // bytes, before this sample
 }
 
 // relayEngine tells whoever asks whether the server's engine is known.
@@ -228,16 +230,20 @@ func (r *Relay) guard(do func() error) (err error) {
 }
 
 // The relay rests relayShare times as long as its work took, so that pages take at most 1/relayShare of a core. The
-// work is the time to unpack and read a page, and relayByteCost for each byte that came: to copy it out of the kernel
-// and to collect its memory. A page of vLLM (59 kB) takes 0.5 ms, one of relayMaxPage 84 ms and its reading.
+// work is the time to unpack and read a page, and relayByteCost for each byte: to copy it out of the kernel and to
+// collect its memory. No byte takes longer than relayByteMost (the dearest are gzip's tables and long numbers, at
+// some 200 ns); where one seems to, the machine was busy with something else. So a page of vLLM (59 kB, 0.6 ms) is
+// read at every interval whatever else runs, and one of relayMaxPage that is read in 84 ms every 4 s.
 const (
 	relayShare    = 20
 	relayByteCost = 5 * time.Nanosecond
+	relayByteMost = 300 * time.Nanosecond
 )
 
-// rest is how long no page is asked for after a sample in which so many bytes came, whatever the sample was worth.
-func (r *Relay) rest(bytes int64) time.Duration {
-	return relayShare * (min(r.spent, r.cfg.Timeout) + time.Duration(bytes)*relayByteCost)
+// relayRest is how long no page is asked for after a sample, whatever it was worth.
+func relayRest(work time.Duration, bytes int64) time.Duration {
+	n := time.Duration(bytes)
+	return relayShare * (min(work, n*relayByteMost) + n*relayByteCost)
 }
 
 // sampleOrRest takes a sample, unless the work on those before has to be paid for.
@@ -245,13 +251,17 @@ func (r *Relay) sampleOrRest(ctx context.Context) {
 	if time.Now().Before(r.resting) {
 		return
 	}
-	came := r.client.came.Load()
 	r.sample(ctx)
-	rest := r.rest(r.client.came.Load() - came)
+	rest := r.rest()
 	r.resting = time.Now().Add(rest)
 	if rest > r.cfg.Interval {
 		r.log.note("rest", "the metrics page costs too much to be read at every interval")
 	}
+}
+
+// rest is what the sample that is under way, or the last, asks for.
+func (r *Relay) rest() time.Duration {
+	return relayRest(r.pacer.spent, r.pacer.bytes+r.client.came.Load()-r.cameBefore)
 }
 
 // sample takes one sample and stores what came of it.
@@ -263,8 +273,7 @@ func (r *Relay) sample(ctx context.Context) {
 
 func (r *Relay) sampleNow(ctx context.Context) {
 	before := cmp.Or(r.state.Load(), &relayState{})
-	came := r.client.came.Load()
-	r.spent = 0
+	r.cameBefore, r.pacer = r.client.came.Load(), relayPacer{}
 	var after *relayState
 	err := r.guard(func() (err error) {
 		after, err = r.trySample(ctx, before)
@@ -279,7 +288,7 @@ func (r *Relay) sampleNow(ctx context.Context) {
 	case err != nil:
 		after = r.failed(before, err)
 	default:
-		after.rest = r.rest(r.client.came.Load() - came)
+		after.rest = r.rest()
 		r.log.recovered()
 	}
 	r.state.Store(after)
@@ -344,8 +353,8 @@ func (r *Relay) scrape(ctx context.Context) (*relayReading, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	pacer := &relayPacer{ctx: ctx}
-	defer func() { r.spent += pacer.spent }()
+	r.pacer.ctx = ctx
+	pacer := &r.pacer
 	ask := relayAsk{url: r.metricsURL, accept: "text/plain;version=0.0.4", limit: relayMaxPage, buf: r.body, pacer: pacer}
 	answer, err := relayGet(ctx, r.client, ask)
 	if err != nil {

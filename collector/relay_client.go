@@ -74,7 +74,7 @@ type relayCounted struct {
 // Read implements [net.Conn]. It fails once more has come than the client allows.
 func (c *relayCounted) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if c.client.came.Add(int64(n)) > c.client.limit.Load() {
+	if c.client.came.Add(int64(n)); c.client.headersTooLarge() {
 		return 0, errRelayHeaders
 	}
 	return n, err
@@ -89,6 +89,8 @@ func (c *relayClient) watch(ctx context.Context) context.Context {
 		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { c.handshakeFailed.Store(err != nil) },
 	})
 }
+
+func (c *relayClient) headersTooLarge() bool { return c.came.Load() > c.limit.Load() }
 
 func (c *relayClient) headersDone() { c.limit.Store(math.MaxInt64) }
 

@@ -196,6 +196,7 @@ func (p *relayPaced) Read(b []byte) (int, error) {
 	}
 	n, err := p.r.Read(b[:min(len(b), pageStride)])
 	p.n += n
+	p.pacer.count(n)
 	return n, err
 }
 
@@ -206,6 +207,7 @@ const relayPause = time.Millisecond
 // relayPacer measures the work on one answer and breaks it up. The nil pacer does neither.
 type relayPacer struct {
 	ctx   context.Context
+	bytes int64 // that were packed or unpacked
 	spent time.Duration
 	since time.Time
 }
@@ -219,6 +221,12 @@ func (p *relayPacer) begin() {
 func (p *relayPacer) end() {
 	if p != nil {
 		p.spent += time.Since(p.since)
+	}
+}
+
+func (p *relayPacer) count(n int) {
+	if p != nil {
+		p.bytes += int64(n)
 	}
 }
 
@@ -246,11 +254,11 @@ func (c *relayClient) transportFailure(ctx context.Context, err error) *relayFai
 	switch text := err.Error(); {
 	case relayOutOfFiles(err):
 		return &relayFailure{relayInternal, fmt.Errorf("this process can open no more files: raise its limit: %w", err)}
+	case c.headersTooLarge(): // net/http may have taken the end of what it got for a line
+		return &relayFailure{relayTooLarge, errRelayHeaders}
 	case strings.Contains(text, "malformed ") || strings.Contains(text, "Location header"):
 		// net/http quotes what it cannot read, and that may be what we sent: a key in the query of the URL.
 		return &relayFailure{relayConnect, errors.New("the server's answer is no HTTP")}
-	case errors.Is(err, errRelayHeaders):
-		return &relayFailure{relayTooLarge, errRelayHeaders}
 	case errors.Is(err, errRelayRedirect):
 		return &relayFailure{relayHTTPStatus, err}
 	case errors.As(err, &pathErr):

@@ -324,6 +324,7 @@ func (r *Relay) refreshIdentity(ctx context.Context) error {
 	case errors.Is(err, errRelayUnknownEngine):
 		r.off = err // asked again after a while
 	case err != nil:
+		r.unwell(err)
 		return err
 	default:
 		if id.table != nil {
@@ -336,6 +337,14 @@ func (r *Relay) refreshIdentity(ctx context.Context) error {
 		r.recognised(id.table) // else the page tells
 	}
 	return nil
+}
+
+// unwell notes that a server that is not known yet cannot be reached: that much is known without its /health.
+func (r *Relay) unwell(err error) {
+	var failure *relayFailure
+	if r.cfg.HealthURL == nil && !r.engine.known.Load() && errors.As(err, &failure) && failure.reason != relayInternal {
+		r.healthy.Store(new(bool))
+	}
 }
 
 // recognised says whether the engine is known. What is known of the health of a server goes with its engine.

@@ -57,13 +57,17 @@ func (r *Relay) identify(ctx context.Context) (relayIdentity, error) {
 	return id, nil
 }
 
-// relayAnswered reports whether a request failed because of what the server answered.
+// relayAnswered reports whether a request failed because of what the server answered. 502, 503 and 504 say that there
+// is none behind the address, or that it is still loading.
 func relayAnswered(err error) bool {
 	var (
 		status  *relayStatus
 		failure *relayFailure
 	)
-	return errors.As(err, &status) || errors.As(err, &failure) && (failure.reason == relayParse || failure.reason == relayTooLarge)
+	if errors.As(err, &status) {
+		return status.code < http.StatusBadGateway || status.code > http.StatusGatewayTimeout
+	}
+	return errors.As(err, &failure) && (failure.reason == relayParse || failure.reason == relayTooLarge)
 }
 
 // firstModel is the first model that the server lists, and who it says owns it.

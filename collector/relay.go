@@ -150,15 +150,8 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = max(time.Second, relayMaxAge*cfg.Interval)
 	}
-	client, err := newRelayClient(cfg)
-	if err != nil {
-		return nil, err
-	}
-	health, err := newRelayClient(cfg) // of its own: a page that does not come does not hold it up
-	if err != nil {
-		return nil, err
-	}
-	r := &Relay{cfg: cfg, client: client, health: health, metricsURL: cfg.MetricsURL, healthURL: cfg.HealthURL}
+	r := &Relay{cfg: cfg, metricsURL: cfg.MetricsURL, healthURL: cfg.HealthURL}
+	r.client, r.health = newRelayClient(cfg), newRelayClient(cfg) // a page that does not come does not hold up health
 	r.engine.first = make(chan struct{})
 	r.engine.set(cfg.Engine != EngineAuto)
 	if r.metricsURL == nil {
@@ -184,8 +177,8 @@ func (r *Relay) Run(ctx context.Context) {
 }
 
 func (r *Relay) closeIdle() {
-	r.client.CloseIdleConnections()
-	r.health.CloseIdleConnections()
+	r.client.closeIdle()
+	r.health.closeIdle()
 }
 
 // every calls do at the relay's times until ctx is done. The times are absolute, at a phase that differs from

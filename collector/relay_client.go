@@ -15,9 +15,13 @@ import (
 	promconfig "github.com/prometheus/common/config"
 )
 
-// relayClient makes requests one at a time, and watches its connections for what net/http does not tell.
+// relayClient makes requests one at a time, and watches its connections for what net/http does not tell: connections
+// kept alive, HTTP/1.1, the environment's proxy ignored. vLLM closes a connection that has been idle for 5 s; a
+// request that meets the reset is sent again on a fresh connection by net/http, because it is a GET and nothing of an
+// answer had come.
 type relayClient struct {
-	http.Client
+	cfg  RelayConfig
+	http *http.Client // nil until the files of certificates could be read
 
 	came  atomic.Int64 // bytes, since the client was made
 	limit atomic.Int64 // what came may not exceed it
@@ -27,24 +31,36 @@ type relayClient struct {
 	handshakeFailed    atomic.Bool
 }
 
-// newRelayClient makes an HTTP client: connections kept alive, HTTP/1.1, the environment's proxy ignored. vLLM closes
-// a connection that has been idle for 5 s; a request that meets the reset is sent again on a fresh connection by
-// net/http, because it is a GET and nothing of an answer had come.
-func newRelayClient(cfg RelayConfig) (*relayClient, error) {
-	c := &relayClient{}
+func newRelayClient(cfg RelayConfig) *relayClient {
+	c := &relayClient{cfg: cfg}
 	c.headersDone()
+	return c
+}
+
+// prepare makes the HTTP client. A certificate that cannot be read is a state of this target, not of the program:
+// the next request tries again.
+func (c *relayClient) prepare() error {
+	if c.http != nil {
+		return nil
+	}
 	options := []promconfig.HTTPClientOption{
-		promconfig.WithHTTP2Disabled(), promconfig.WithDialContextFunc(c.dialer(cfg.Dial)), promconfig.WithNewTLSConfigFunc(c.tlsConfig),
+		promconfig.WithHTTP2Disabled(), promconfig.WithDialContextFunc(c.dialer(c.cfg.Dial)), promconfig.WithNewTLSConfigFunc(c.tlsConfig),
 	}
-	if cfg.UserAgent != "" {
-		options = append(options, promconfig.WithUserAgent(cfg.UserAgent))
+	if c.cfg.UserAgent != "" {
+		options = append(options, promconfig.WithUserAgent(c.cfg.UserAgent))
 	}
-	rt, err := promconfig.NewRoundTripperFromConfig(cfg.HTTP, "relay", options...)
+	rt, err := promconfig.NewRoundTripperFromConfig(c.cfg.HTTP, "relay", options...)
 	if err != nil {
-		return nil, fmt.Errorf("making the relay's HTTP client: %w", err)
+		return fmt.Errorf("making the relay's HTTP client: %w", err)
 	}
-	c.Client = http.Client{Transport: rt, CheckRedirect: relayCheckRedirect}
-	return c, nil
+	c.http = &http.Client{Transport: rt, CheckRedirect: relayCheckRedirect}
+	return nil
+}
+
+func (c *relayClient) closeIdle() {
+	if c.http != nil {
+		c.http.CloseIdleConnections()
+	}
 }
 
 type relayDial func(ctx context.Context, network, address string) (net.Conn, error)

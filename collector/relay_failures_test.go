@@ -3,6 +3,7 @@ package collector
 import (
 	"context"
 	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -77,6 +79,36 @@ func TestRelayTLS(t *testing.T) {
 				t.Errorf("%v, want the reason %s", err, tt.reason)
 			}
 		})
+	}
+}
+
+// A certificate that is not there yet, or is none, or goes, is a state of the target, told with the file's name.
+func TestRelayCertificateFiles(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	cfg := RelayConfig{Registerer: prometheus.NewRegistry(), Engine: EngineVLLM, URL: relayURL(t, server.URL)}
+	cfg.HTTP.TLSConfig.CAFile = file
+	relay, err := NewRelay(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relay.closeIdle()
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for _, step := range []struct {
+		content []byte // nil: there is no file
+		reason  string
+	}{{nil, "tls"}, {[]byte("none"), "tls"}, {certificate, "http_status"}, {[]byte("none"), "tls"}, {nil, "tls"}, {certificate, "http_status"}} {
+		if step.content == nil {
+			_ = os.Remove(file)
+		} else if err := os.WriteFile(file, step.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := relay.scrape(t.Context())
+		var failure *relayFailure
+		if !errors.As(err, &failure) || failure.reason != step.reason || step.reason == "tls" && !strings.Contains(err.Error(), file) {
+			t.Errorf("with %.4q: %v, want the reason %s", step.content, err, step.reason)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -87,13 +88,16 @@ func relayGet(ctx context.Context, client *relayClient, ask relayAsk) (relayAnsw
 
 // open sends a request and returns the answer, whose body is not read yet. Its error is a *relayFailure.
 func (c *relayClient) open(ctx context.Context, u *url.URL, accept string) (*http.Response, error) {
+	if err := c.prepare(); err != nil {
+		return nil, c.transportFailure(ctx, err)
+	}
 	req, err := http.NewRequestWithContext(c.watch(ctx), http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, relayFail(relayInternal, "making the request: %w", err)
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("Accept-Encoding", "gzip")
-	resp, err := c.Do(req)
+	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, c.transportFailure(ctx, err)
 	}
@@ -261,6 +265,8 @@ func (c *relayClient) transportFailure(ctx context.Context, err error) *relayFai
 		return &relayFailure{relayConnect, errors.New("the server's answer is no HTTP")}
 	case errors.Is(err, errRelayRedirect):
 		return &relayFailure{relayHTTPStatus, err}
+	case c.isCertificateFile(err):
+		return &relayFailure{relayTLS, err}
 	case errors.As(err, &pathErr):
 		return &relayFailure{relayAuth, fmt.Errorf("reading credentials: %w", err)}
 	case ctx.Err() != nil:
@@ -294,6 +300,17 @@ func relayIsTLS(err error) bool {
 		return true
 	}
 	return errors.As(err, &alert) || errors.As(err, &record) || errors.As(err, &cert) || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// isCertificateFile reports whether a file of the TLS configuration could not be read or is none. Those are read when
+// the client is made, and again when they change.
+func (c *relayClient) isCertificateFile(err error) bool {
+	files := c.cfg.HTTP.TLSConfig
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return slices.Contains([]string{files.CAFile, files.CertFile, files.KeyFile}, pathErr.Path)
+	}
+	return c.http == nil || strings.HasPrefix(err.Error(), "unable to use specified ") // so prometheus/common says it
 }
 
 // relayIsClosed reports whether the other side ended the connection.

@@ -50,6 +50,8 @@ type engineSource struct {
 	plus string
 	// optional: the engine shows it only in some cases, so that its absence says nothing.
 	optional bool
+	// newer: pages that show the KV cache usage under an older name are of versions that may lack it.
+	newer bool
 }
 
 // engineInfoSource says where a label of llm_server_info is found: in a label or, without one, in the value.
@@ -86,7 +88,9 @@ func engineTables() []*engineTable {
 	return []*engineTable{engineVLLMTable(), engineSGLangTable(), engineLlamaCppTable()}
 }
 
-// engineVLLMTable: vllm/v1/metrics/loggers.py. The "gpu_" names were hidden in 0.10 and removed in 0.12.
+// engineVLLMTable: vllm/v1/metrics/loggers.py. The "gpu_" names were hidden in 0.10 and removed in 0.12. The V0
+// engine (vllm/engine/metrics.py, the default until 0.7) has no counters of its prefix cache, only a hit rate, and
+// its first versions do not tell queue and prefill apart.
 func engineVLLMTable() *engineTable {
 	const info = "vllm:cache_config_info"
 	return &engineTable{
@@ -100,11 +104,11 @@ func engineVLLMTable() *engineTable {
 			{family: relayPreemptions, names: []string{"vllm:num_preemptions_total"}},
 			{family: relayPromptTokens, names: []string{"vllm:prompt_tokens_total"}},
 			{family: relayGenerationTokens, names: []string{"vllm:generation_tokens_total"}},
-			{family: relayCacheQueries, names: []string{"vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"}},
-			{family: relayCacheHits, names: []string{"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"}},
+			{family: relayCacheQueries, names: []string{"vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"}, newer: true},
+			{family: relayCacheHits, names: []string{"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"}, newer: true},
 			{family: relayTTFT, names: []string{"vllm:time_to_first_token_seconds"}},
-			{family: relayQueueTime, names: []string{"vllm:request_queue_time_seconds"}},
-			{family: relayPrefillTime, names: []string{"vllm:request_prefill_time_seconds"}},
+			{family: relayQueueTime, names: []string{"vllm:request_queue_time_seconds"}, newer: true},
+			{family: relayPrefillTime, names: []string{"vllm:request_prefill_time_seconds"}, newer: true},
 		},
 		info: []engineInfoSource{
 			{relayCacheDtype, info, "cache_dtype"},

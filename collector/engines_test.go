@@ -84,6 +84,24 @@ func TestEnginePages(t *testing.T) {
 			want: map[string]string{"kv_cache_usage_ratio{0,m}": "0.3"},
 		},
 		{
+			name: "one series for each server behind a router: counts add up, ratios take the largest", engine: EngineVLLM,
+			page: "vllm:num_requests_running{server=\"a\"} 7\nvllm:num_requests_running{server=\"b\"} 5\n" +
+				"vllm:kv_cache_usage_perc{server=\"a\"} 0.5\nvllm:kv_cache_usage_perc{server=\"b\"} 0.9\n" +
+				"vllm:prompt_tokens_total{server=\"a\"} 100\nvllm:prompt_tokens_total{server=\"b\"} 50\n" +
+				"vllm:time_to_first_token_seconds_sum{server=\"a\"} 1\nvllm:time_to_first_token_seconds_count{server=\"a\"} 4\n" +
+				"vllm:time_to_first_token_seconds_sum{server=\"b\"} 2\nvllm:time_to_first_token_seconds_count{server=\"b\"} 5\n" +
+				"vllm:cache_config_info{block_size=\"16\",server=\"a\"} 1\nvllm:cache_config_info{block_size=\"32\",server=\"b\"} 1",
+			want: map[string]string{
+				"requests_running{0,asked}": "12", "kv_cache_usage_ratio{0,asked}": "0.9", "prompt_tokens_total{0,asked}": "150",
+				"time_to_first_token_seconds{0,asked}": "3/9", "info{0}": ",,16,",
+			},
+		},
+		{
+			name: "servers told apart by a label that is too long still add up", engine: EngineVLLM,
+			page: "vllm:num_requests_running{server=\"" + long + "a\"} 7\nvllm:num_requests_running{server=\"" + long + "b\"} 5",
+			want: map[string]string{"requests_running{0,asked}": "12", "dropped": "2"},
+		},
+		{
 			name: "repeated sample: the first counts", engine: EngineVLLM,
 			page: "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_running{model_name=\"m\"} 2",
 			want: map[string]string{"requests_running{0,m}": "1", "dropped": "1"},
@@ -176,7 +194,7 @@ func TestEnginePages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			page := newRelayPage(engineByName(tt.engine))
 			for range 2 { // memory is reused: the second page must say the same
-				got, err := page.read([]byte(tt.page+"\n"), "", "asked")
+				got, err := page.read([]byte(tt.page+"\n"), "", "asked", nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -236,7 +254,7 @@ func engineReadRecorded(t testing.TB, name string) *relayReading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reading, err := newRelayPage(engineByName(EngineVLLM)).read(body, "text/plain; version=1.0.0; charset=utf-8", "")
+	reading, err := newRelayPage(engineByName(EngineVLLM)).read(body, "text/plain; version=1.0.0; charset=utf-8", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +287,7 @@ func TestEngineMissing(t *testing.T) {
 	}
 	page := func(engine Engine, text string) map[relayFamily]bool {
 		table := engineByName(engine)
-		reading, err := newRelayPage(table).read([]byte(text), "", "")
+		reading, err := newRelayPage(table).read([]byte(text), "", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,6 +296,10 @@ func TestEngineMissing(t *testing.T) {
 	recorded := func(name string) map[relayFamily]bool {
 		return engineReadRecorded(t, name).missing(engineByName(EngineVLLM))
 	}
+	const v0 = "vllm:num_requests_running{model_name=\"m\"} 1.0\nvllm:num_requests_swapped{model_name=\"m\"} 0.0\nvllm:num_requests_waiting{model_name=\"m\"} 0.0\n" +
+		"vllm:gpu_cache_usage_perc{model_name=\"m\"} 0.01\nvllm:cpu_cache_usage_perc{model_name=\"m\"} 0.0\nvllm:gpu_prefix_cache_hit_rate{model_name=\"m\"} -1.0\n" +
+		"vllm:num_preemptions_total{model_name=\"m\"} 0.0\nvllm:prompt_tokens_total{model_name=\"m\"} 512.0\nvllm:generation_tokens_total{model_name=\"m\"} 17.0\n" +
+		"vllm:time_to_first_token_seconds_sum{model_name=\"m\"} 0.2\nvllm:time_to_first_token_seconds_count{model_name=\"m\"} 1.0\n"
 	tests := []struct {
 		name      string
 		got, want map[relayFamily]bool
@@ -287,6 +309,19 @@ func TestEngineMissing(t *testing.T) {
 		{"several processes, before the first step: not to be told", recorded("multi-metrics-before"), all(false)},
 		{"before the first request of one process: the gauges are there", recorded("metrics-before-first-request"), all(false, gauges...)},
 		{"nothing of the engine", page(EngineVLLM, "process_start_time_seconds 1\n"), all(true, every...)},
+		{
+			// The V0 engine of 0.6: names and all as it shows them. What it does not have is not missing.
+			"an old version", page(EngineVLLM, v0),
+			all(false, relayRunning, relayWaiting, relayKVUsage, relayPreemptions, relayPromptTokens, relayGenerationTokens, relayTTFT),
+		},
+		{
+			"an old version that lacks what it had", page(EngineVLLM, strings.ReplaceAll(v0, "vllm:num_preemptions_total", "vllm:num_preemptions")),
+			func() map[relayFamily]bool {
+				judged := all(false, relayRunning, relayWaiting, relayKVUsage, relayPromptTokens, relayGenerationTokens, relayTTFT)
+				judged[relayPreemptions] = true
+				return judged
+			}(),
+		},
 		{"one gauge gone", page(EngineVLLM, "vllm:num_requests_running 1\nvllm:num_requests_waiting 1\n"), map[relayFamily]bool{relayRunning: false, relayWaiting: false, relayKVUsage: true}},
 		{
 			"sglang before its first request ends: counters come later",
@@ -338,7 +373,7 @@ func BenchmarkRelayReading(b *testing.B) {
 	page := newRelayPage(engineByName(EngineVLLM))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := page.read(body, "text/plain", ""); err != nil {
+		if _, err := page.read(body, "text/plain", "", nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"math"
 	"mime"
 	"net"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -40,13 +38,15 @@ type RelayConfig struct {
 
 	// URL is the base of the server, without /v1; /health, /v1/models and the version are asked below it.
 	URL *url.URL
-	// MetricsURL is the metrics page; nil: /metrics below URL.
+	// MetricsURL is the metrics page as the user named it; nil: /metrics below URL.
 	MetricsURL *url.URL
-	// HealthURL is asked beside it; nil: /health below URL, the empty URL: none is asked.
+	// HealthURL is the health page as the user named it; nil: /health below URL, asked only while the engine is
+	// known; the empty URL: none is asked.
 	HealthURL *url.URL
 	// Engine is the server software; empty means [EngineAuto]. Then the engine is how the server signs its models
-	// in /v1/models, and where it is none that the relay knows, its metrics page is never touched (TensorRT-LLM's
-	// loses its statistics when read), unless MetricsURL names the page: then the page tells.
+	// in /v1/models. A server whose engine is unknown is asked for nothing else: TensorRT-LLM's metrics page loses
+	// its statistics when read, a gateway may pass a health check on to every model behind it. Where MetricsURL
+	// names the page, it is read, and its samples tell the engine.
 	Engine Engine
 	// Model is the label model_name where the page has none; empty: the first that /v1/models lists.
 	Model string
@@ -72,12 +72,16 @@ type RelayConfig struct {
 // makes the next samples fall out rather than queue. Nothing that a reader of the metrics does waits for the
 // server, and a value older than three intervals is withdrawn.
 //
+// A page costs the relay at most a twentieth of a core, whatever is on it: see relayRest. Where that makes samples
+// fall out, values live as much longer.
+//
 // What counts as the last change (llm_server_last_change_timestamp_seconds) is any difference in a relayed gauge
 // or counter; a hung vLLM answers with frozen ones. An idle server stands still as well, but a probed server is
 // never idle for longer than the probes' interval.
 type Relay struct {
 	cfg        RelayConfig
-	client     *http.Client
+	client     *relayClient
+	health     *relayClient
 	secrets    scrub.Secrets
 	metrics    *relayMetrics
 	metricsURL *url.URL
@@ -85,14 +89,32 @@ type Relay struct {
 
 	state   atomic.Pointer[relayState] // nil before the first sample
 	healthy atomic.Pointer[bool]       // nil before the first answer
+	engine  relayEngine
 
 	// What follows belongs to the sampling goroutine.
 	identity relayIdentity
 	off      error // why the page is not touched: an errRelayUnknownEngine
 	page     *relayPage
-	body     bytes.Buffer
+	body     []byte
+	pacer    relayPacer // of the page of this sample
+	resting  time.Time  // no page is asked for before
 	restart  relayRestart
 	log      relayLog
+
+	cameBefore int64 // bytes, before this sample
+}
+
+// relayEngine tells whoever asks whether the server's engine is known.
+type relayEngine struct {
+	known atomic.Bool
+	once  sync.Once
+	first chan struct{} // closed when it is known for the first time
+}
+
+func (e *relayEngine) set(known bool) {
+	if e.known.Store(known); known {
+		e.once.Do(func() { close(e.first) })
+	}
 }
 
 // relayState is the outcome of the last sample and the last good reading. It does not change once it is stored.
@@ -102,6 +124,7 @@ type relayState struct {
 
 	reading   *relayReading // nil: none, or withdrawn
 	scrapedAt time.Time     // of the last good scrape
+	rest      time.Duration // after it, in which no page was to be asked for
 	changedAt time.Time
 	missing   map[relayFamily]bool
 
@@ -130,11 +153,10 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = max(time.Second, relayMaxAge*cfg.Interval)
 	}
-	client, err := newRelayClient(cfg)
-	if err != nil {
-		return nil, err
-	}
-	r := &Relay{cfg: cfg, client: client, metricsURL: cfg.MetricsURL, healthURL: cfg.HealthURL}
+	r := &Relay{cfg: cfg, metricsURL: cfg.MetricsURL, healthURL: cfg.HealthURL}
+	r.client, r.health = newRelayClient(cfg), newRelayClient(cfg) // a page that does not come does not hold up health
+	r.engine.first = make(chan struct{})
+	r.engine.set(cfg.Engine != EngineAuto)
 	if r.metricsURL == nil {
 		r.metricsURL = cfg.URL.JoinPath("metrics")
 	}
@@ -153,13 +175,18 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 // Run samples until ctx is done; then no goroutine and no connection is left.
 func (r *Relay) Run(ctx context.Context) {
 	ctx = r.secrets.Trace(ctx)
-	defer r.client.CloseIdleConnections()
+	defer r.closeIdle()
 	var health sync.WaitGroup
 	if *r.healthURL != (url.URL{}) {
 		health.Go(func() { r.watchHealth(ctx) })
 	}
 	defer health.Wait()
-	r.every(ctx, func() { r.sample(ctx) })
+	r.every(ctx, func() { r.sampleOrRest(ctx) })
+}
+
+func (r *Relay) closeIdle() {
+	r.client.closeIdle()
+	r.health.closeIdle()
 }
 
 // every calls do at the relay's times until ctx is done. The times are absolute, at a phase that differs from
@@ -193,22 +220,77 @@ func relayNext(now time.Time, interval, phase time.Duration) time.Time {
 	return now.Add(interval - time.Duration(since))
 }
 
+// guard does something in which a panic is a failure of the relay, not of the process. Its error can be shown.
+func (r *Relay) guard(do func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = relayFail(relayInternal, "panic: %v", v)
+		}
+		err = r.secrets.Error(err)
+	}()
+	return do()
+}
+
+// The relay rests relayShare times as long as its work took, so that pages take at most 1/relayShare of a core. The
+// work is the time to unpack and read a page, and relayByteCost for each byte: to copy it out of the kernel and to
+// collect its memory. No byte takes longer than relayByteMost (the dearest are gzip's tables and long numbers, at
+// some 200 ns); where one seems to, the machine was busy with something else. So a page of vLLM (59 kB, 0.6 ms) is
+// read at every interval whatever else runs, and one of relayMaxPage that is read in 84 ms every 4 s.
+const (
+	relayShare    = 20
+	relayByteCost = 5 * time.Nanosecond
+	relayByteMost = 300 * time.Nanosecond
+)
+
+// relayRest is how long no page is asked for after a sample, whatever it was worth.
+func relayRest(work time.Duration, bytes int64) time.Duration {
+	n := time.Duration(bytes)
+	return relayShare * (min(work, n*relayByteMost) + n*relayByteCost)
+}
+
+// sampleOrRest takes a sample, unless the work on those before has to be paid for.
+func (r *Relay) sampleOrRest(ctx context.Context) {
+	if time.Now().Before(r.resting) {
+		return
+	}
+	r.sample(ctx)
+	rest := r.rest()
+	r.resting = time.Now().Add(rest)
+	if rest > r.cfg.Interval {
+		r.log.note("rest", "the metrics page costs too much to be read at every interval")
+	}
+}
+
+// rest is what the sample that is under way, or the last, asks for.
+func (r *Relay) rest() time.Duration {
+	return relayRest(r.pacer.spent, r.pacer.bytes+r.client.came.Load()-r.cameBefore)
+}
+
 // sample takes one sample and stores what came of it.
 func (r *Relay) sample(ctx context.Context) {
-	before := r.state.Load()
-	if before == nil {
-		before = &relayState{}
+	if err := r.guard(func() error { r.sampleNow(ctx); return nil }); err != nil {
+		r.state.Store(r.failed(cmp.Or(r.state.Load(), &relayState{}), err))
 	}
-	after, err := r.trySample(ctx, before)
+}
+
+func (r *Relay) sampleNow(ctx context.Context) {
+	before := cmp.Or(r.state.Load(), &relayState{})
+	r.cameBefore, r.pacer = r.client.came.Load(), relayPacer{}
+	var after *relayState
+	err := r.guard(func() (err error) {
+		after, err = r.trySample(ctx, before)
+		return err
+	})
 	switch {
 	case ctx.Err() != nil:
 		return // shutting down: nobody's failure
 	case errors.Is(err, errRelayUnknownEngine):
-		r.log.note("engine", "the relay is off: set engine or metrics_url to switch it on", "err", err)
+		r.log.note("engine", "the relay is off: set engine or metrics_url to switch it on", "err", scrub.Text(err.Error(), relayMaxErr))
 		after = nil
 	case err != nil:
 		after = r.failed(before, err)
 	default:
+		after.rest = r.rest()
 		r.log.recovered()
 	}
 	r.state.Store(after)
@@ -221,15 +303,7 @@ func (r *Relay) sample(ctx context.Context) {
 	}
 }
 
-// trySample takes one sample; a panic in it is a failure of the relay, not of the process. Whoever made the error,
-// it can be shown.
-func (r *Relay) trySample(ctx context.Context, before *relayState) (after *relayState, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = relayFail(relayInternal, "panic: %v", v)
-		}
-		err = r.secrets.Error(err)
-	}()
+func (r *Relay) trySample(ctx context.Context, before *relayState) (*relayState, error) {
 	if r.identity.stale(time.Now()) {
 		if err := r.refreshIdentity(ctx); err != nil {
 			return nil, err
@@ -252,6 +326,7 @@ func (r *Relay) refreshIdentity(ctx context.Context) error {
 	case errors.Is(err, errRelayUnknownEngine):
 		r.off = err // asked again after a while
 	case err != nil:
+		r.unwell(err)
 		return err
 	default:
 		if id.table != nil {
@@ -260,8 +335,26 @@ func (r *Relay) refreshIdentity(ctx context.Context) error {
 		id.version = cmp.Or(id.version, r.identity.version)
 		id.model = cmp.Or(id.model, r.identity.model)
 	}
-	r.identity = id
+	if r.identity = id; id.table != nil || r.cfg.MetricsURL == nil {
+		r.recognised(id.table) // else the page tells
+	}
 	return nil
+}
+
+// unwell notes that a server that is not known yet cannot be reached: that much is known without its /health.
+func (r *Relay) unwell(err error) {
+	var failure *relayFailure
+	if r.cfg.HealthURL == nil && !r.engine.known.Load() && errors.As(err, &failure) && failure.reason != relayInternal {
+		r.healthy.Store(new(bool))
+	}
+}
+
+// recognised says whether the engine is known. What is known of the health of a server goes with its engine.
+func (r *Relay) recognised(table *engineTable) {
+	known := table != nil
+	if r.engine.set(known); !known && r.cfg.HealthURL == nil {
+		r.healthy.Store(nil)
+	}
 }
 
 // scrape fetches the page and reads it.
@@ -271,29 +364,64 @@ func (r *Relay) scrape(ctx context.Context) (*relayReading, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	if r.body.Cap() > relayKeepBuf {
-		r.body = bytes.Buffer{}
-	}
-	answer, err := relayGet(ctx, r.client, r.metricsURL, "text/plain;version=0.0.4", relayMaxPage, &r.body)
+	r.pacer.ctx = ctx
+	pacer := &r.pacer
+	ask := relayAsk{url: r.metricsURL, accept: "text/plain;version=0.0.4", limit: relayMaxPage, buf: r.body, pacer: pacer}
+	answer, err := relayGet(ctx, r.client, ask)
 	if err != nil {
 		return nil, err
 	}
+	if r.body = answer.body; cap(r.body) > relayKeepBuf {
+		r.body = nil
+	}
 	r.checkContentType(answer.contentType)
-	return r.readPage(answer)
+	pacer.begin()
+	defer pacer.end()
+	reading, err := r.readPage(answer, pacer)
+	if err != nil && ctx.Err() != nil {
+		return nil, relayFail(relayTimeout, "reading the page: %w", ctx.Err())
+	}
+	return reading, err
 }
 
-func (r *Relay) readPage(answer relayAnswer) (*relayReading, error) {
+func (r *Relay) readPage(answer relayAnswer, pacer *relayPacer) (*relayReading, error) {
 	table := r.tableFor(answer.body)
 	if r.page == nil || r.page.table.engine != table.engine {
 		r.page = newRelayPage(table)
 		r.page.shown = func(s string) string { return relayLabelText(r.secrets.Hide(s)) }
 	}
-	reading, err := r.page.read(answer.body, answer.contentType, r.model())
-	if err != nil {
+	reading, err := r.page.read(answer.body, answer.contentType, r.model(), pacer.pause)
+	switch {
+	case errors.Is(err, errPageBound):
+		return nil, &relayFailure{relayTooLarge, err}
+	case err != nil:
 		return nil, relayFail(relayParse, "reading the page (content type %q): %w", relayMediaType(answer.contentType), err)
 	}
-	r.metrics.dropped.Add(float64(reading.dropped))
+	if reading.start > unixSeconds(time.Now().Add(relayMaxAhead)) {
+		reading.start = math.NaN()
+		reading.drop(relayDropValue)
+	}
+	r.noteDropped(reading)
 	return reading, nil
+}
+
+// relayMaxAhead is how far a server's clock may be ahead of ours before its start time is not believed.
+const relayMaxAhead = 24 * time.Hour
+
+// noteDropped counts what of a page was left out, and says so when the causes change.
+func (r *Relay) noteDropped(reading *relayReading) {
+	if reading.dropped == 0 {
+		r.log.clear("dropped")
+		return
+	}
+	r.metrics.dropped.Add(float64(reading.dropped))
+	var causes []string
+	for cause, is := range reading.drops {
+		if is {
+			causes = append(causes, relayDrop(cause).String())
+		}
+	}
+	r.log.note("dropped", "not all of the server's metrics can be relayed", "left_out", strings.Join(causes, ", "))
 }
 
 // tableFor is the table to read a page by. A page that was named by hand tells its engine itself.
@@ -301,6 +429,7 @@ func (r *Relay) tableFor(page []byte) *engineTable {
 	table := r.identity.table
 	if r.cfg.Engine == EngineAuto && r.cfg.MetricsURL != nil {
 		table = cmp.Or(relayTableOfPage(page), table)
+		r.recognised(table)
 	}
 	if table == nil {
 		r.log.note("engine", "the metrics page is of no known engine: set engine")
@@ -404,7 +533,7 @@ func (r *Relay) failed(before *relayState, err error) *relayState {
 
 // current is the reading of a state, nil if it is too old to be shown.
 func (r *Relay) current(st *relayState) *relayReading {
-	if st.reading == nil || time.Since(st.scrapedAt) > relayMaxAge*r.cfg.Interval {
+	if st.reading == nil || time.Since(st.scrapedAt) > relayMaxAge*r.cfg.Interval+st.rest {
 		return nil
 	}
 	return st.reading

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,17 +13,21 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
-
-	promconfig "github.com/prometheus/common/config"
+	"syscall"
+	"time"
 )
 
-// Bounds on what is read of an answer.
+// Bounds on what is read of an answer, in bytes.
 const (
-	relayMaxPage = 16 << 20 // bytes, compressed and not; a page of vLLM has 56 kB
-	relayMaxJSON = 1 << 20
-	relayMaxHops = 5
-	relayKeepBuf = 1 << 20 // a buffer above this is not kept between samples
+	relayMaxPage    = 16 << 20 // a page of vLLM has 56 kB
+	relayMaxPacked  = 4 << 20  // of a page that comes compressed
+	relayMaxJSON    = 1 << 20
+	relayMaxHeaders = 256 << 10 // net/http alone would take 10 MB
+	relayMaxDrain   = 16 << 10  // of a body that nobody wants
+	relayMaxHops    = 5
+	relayKeepBuf    = 1 << 20 // a buffer above this is not kept between samples
 )
 
 // relayFailure is a failed scrape: its reason and its cause.
@@ -48,108 +53,200 @@ func relayFail(reason, format string, args ...any) *relayFailure {
 
 // relayAnswer is a whole answer of the server.
 type relayAnswer struct {
-	body        []byte // valid until the next fetch into the same buffer
+	body        []byte
 	contentType string
 }
 
-// newRelayClient makes the relay's HTTP client: connections kept alive, HTTP/1.1, the environment's proxy ignored.
-// vLLM closes a connection that has been idle for 5 s; a request that meets the reset is sent again on a fresh
-// connection by net/http, because it is a GET and nothing of an answer had come.
-func newRelayClient(cfg RelayConfig) (*http.Client, error) {
-	options := []promconfig.HTTPClientOption{promconfig.WithHTTP2Disabled()}
-	if cfg.Dial != nil {
-		options = append(options, promconfig.WithDialContextFunc(cfg.Dial))
-	}
-	if cfg.UserAgent != "" {
-		options = append(options, promconfig.WithUserAgent(cfg.UserAgent))
-	}
-	rt, err := promconfig.NewRoundTripperFromConfig(cfg.HTTP, "relay", options...)
+// relayAsk is a request for a page of at most limit bytes.
+type relayAsk struct {
+	url    *url.URL
+	accept string
+	limit  int
+	buf    []byte // taken for the body if it is large enough
+	pacer  *relayPacer
+}
+
+// relayGet fetches a page. Its error is a *relayFailure.
+func relayGet(ctx context.Context, client *relayClient, ask relayAsk) (relayAnswer, error) {
+	resp, err := client.open(ctx, ask.url, ask.accept)
 	if err != nil {
-		return nil, fmt.Errorf("making the relay's HTTP client: %w", err)
+		return relayAnswer{}, err
 	}
-	return &http.Client{Transport: rt, CheckRedirect: relayCheckRedirect}, nil
-}
-
-var errRelayRedirect = errors.New("redirect to another origin, or too many")
-
-// relayCheckRedirect follows a redirect only to the same scheme, host and port: credentials go with it, and the
-// metrics of another server are not those of this one.
-func relayCheckRedirect(req *http.Request, via []*http.Request) error {
-	from := via[0].URL
-	if len(via) > relayMaxHops || req.URL.Scheme != from.Scheme || relayHostPort(req.URL) != relayHostPort(from) {
-		return errRelayRedirect
+	defer resp.Body.Close()
+	// net/http ends the reading of most bodies with the context, but not of all.
+	defer context.AfterFunc(ctx, func() { _ = resp.Body.Close() })()
+	if err := relayCheckStatus(resp); err != nil {
+		relayDrain(resp)
+		return relayAnswer{}, err
 	}
-	return nil
-}
-
-func relayHostPort(u *url.URL) string {
-	port := u.Port()
-	if port == "" && u.Scheme == "https" {
-		port = "443"
-	} else if port == "" {
-		port = "80"
-	}
-	return net.JoinHostPort(u.Hostname(), port)
-}
-
-// relayGet fetches a URL into buf. Its error is a *relayFailure.
-func relayGet(ctx context.Context, client *http.Client, u *url.URL, accept string, limit int64, buf *bytes.Buffer) (relayAnswer, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	body, err := relayRead(resp, ask)
 	if err != nil {
-		return relayAnswer{}, relayFail(relayInternal, "making the request: %w", err)
+		return relayAnswer{}, relayBodyFailure(ctx, err)
+	}
+	return relayAnswer{body, resp.Header.Get("Content-Type")}, nil
+}
+
+// open sends a request and returns the answer, whose body is not read yet. Its error is a *relayFailure.
+func (c *relayClient) open(ctx context.Context, u *url.URL, accept string) (*http.Response, error) {
+	if err := c.prepare(); err != nil {
+		return nil, c.transportFailure(ctx, err)
+	}
+	req, err := http.NewRequestWithContext(c.watch(ctx), http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, relayFail(relayInternal, "making the request: %w", err)
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("Accept-Encoding", "gzip")
-	resp, err := client.Do(req)
+	resp, err := c.http.Do(req)
 	if err != nil {
-		return relayAnswer{}, relayTransportFailure(ctx, err)
+		return nil, c.transportFailure(ctx, err)
 	}
-	defer resp.Body.Close()
-	switch {
-	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
-		relayDrain(resp.Body)
-		return relayAnswer{}, relayFail(relayAuth, "the server answered %s", resp.Status)
-	case resp.StatusCode != http.StatusOK:
-		relayDrain(resp.Body)
-		return relayAnswer{}, &relayFailure{relayHTTPStatus, &relayStatus{resp.StatusCode, resp.Status}}
-	}
-	if err := relayRead(resp, limit, buf); err != nil {
-		return relayAnswer{}, relayBodyFailure(ctx, err)
-	}
-	return relayAnswer{buf.Bytes(), resp.Header.Get("Content-Type")}, nil
+	c.headersDone()
+	return resp, nil
 }
 
-// relayDrain reads a short error body, so that the connection can be used again.
-func relayDrain(body io.Reader) { _, _ = io.CopyN(io.Discard, body, 16<<10) }
+func relayCheckStatus(resp *http.Response) error {
+	status := &relayStatus{resp.StatusCode, resp.Status}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return &relayFailure{relayAuth, status}
+	}
+	return &relayFailure{relayHTTPStatus, status}
+}
+
+// relayDrain reads a short body that nobody wants, so that the connection can be used again. Behind 101 there is no
+// body but a connection in another protocol.
+func relayDrain(resp *http.Response) {
+	if resp.StatusCode >= http.StatusOK {
+		_, _ = io.CopyN(io.Discard, resp.Body, relayMaxDrain)
+	}
+}
 
 var errRelayTooLarge = errors.New("the answer is too large")
 
-func relayRead(resp *http.Response, limit int64, buf *bytes.Buffer) error {
-	buf.Reset()
-	if resp.ContentLength > limit {
-		return fmt.Errorf("%w: %d bytes, at most %d are read", errRelayTooLarge, resp.ContentLength, limit)
+func relayRead(resp *http.Response, ask relayAsk) ([]byte, error) {
+	encoding := resp.Header.Get("Content-Encoding")
+	limit := ask.limit
+	if encoding == "gzip" {
+		limit = min(limit, relayMaxPacked)
 	}
-	body := io.Reader(io.LimitReader(resp.Body, limit+1))
-	switch encoding := resp.Header.Get("Content-Encoding"); encoding {
+	if resp.ContentLength > int64(limit) {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", errRelayTooLarge, resp.ContentLength, limit)
+	}
+	switch encoding {
 	case "", "identity":
+		return relayReadAll(resp.Body, ask.buf, limit)
 	case "gzip":
-		unzipped, err := gzip.NewReader(body)
+		packed, err := relayReadAll(resp.Body, nil, limit)
 		if err != nil {
-			return fmt.Errorf("unpacking: %w", err)
+			return nil, err
 		}
-		body = io.LimitReader(unzipped, limit+1)
-	default:
-		return fmt.Errorf("content encoding %.40q was not asked for", encoding)
+		return relayUnpack(packed, ask)
 	}
-	n, err := buf.ReadFrom(body)
-	if n > limit {
-		return fmt.Errorf("%w: more than %d bytes", errRelayTooLarge, limit)
-	}
-	return err
+	return nil, fmt.Errorf("content encoding %.40q was not asked for", encoding)
 }
 
-// relayTransportFailure tells why no answer came.
-func relayTransportFailure(ctx context.Context, err error) *relayFailure {
+// relayUnpack unpacks at a measured pace: a small answer can be made to take long, whether it grows or not.
+func relayUnpack(packed []byte, ask relayAsk) ([]byte, error) {
+	ask.pacer.begin()
+	defer ask.pacer.end()
+	unzipped, err := gzip.NewReader(&relayPaced{r: bytes.NewReader(packed), pacer: ask.pacer})
+	if err != nil {
+		return nil, fmt.Errorf("unpacking: %w", err)
+	}
+	body, err := relayReadAll(&relayPaced{r: unzipped, pacer: ask.pacer}, ask.buf, ask.limit)
+	if err != nil {
+		return nil, fmt.Errorf("unpacking: %w", err)
+	}
+	return body, nil
+}
+
+// relayReadAll reads at most limit bytes into b, which grows as they come.
+func relayReadAll(r io.Reader, b []byte, limit int) ([]byte, error) {
+	b = b[:0]
+	for {
+		if len(b) > limit {
+			return nil, fmt.Errorf("%w: more than %d bytes", errRelayTooLarge, limit)
+		}
+		if len(b) == cap(b) {
+			b = append(make([]byte, 0, min(max(2*cap(b), 64<<10), limit+1)), b...)
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if errors.Is(err, io.EOF) && len(b) <= limit {
+			return b, nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+	}
+}
+
+// relayPaced calls its pacer after every pageStride bytes.
+type relayPaced struct {
+	r     io.Reader
+	pacer *relayPacer
+	n     int
+}
+
+func (p *relayPaced) Read(b []byte) (int, error) {
+	if p.n >= pageStride {
+		p.n = 0
+		if err := p.pacer.pause(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := p.r.Read(b[:min(len(b), pageStride)])
+	p.n += n
+	p.pacer.count(n)
+	return n, err
+}
+
+// relayPause is how long the work on a page rests after every pageStride bytes, which take some 0.3 ms: there the
+// runtime looks for what has come on other connections, so that a large page does not hold up the probes' readers.
+const relayPause = time.Millisecond
+
+// relayPacer measures the work on one answer and breaks it up. The nil pacer does neither.
+type relayPacer struct {
+	ctx   context.Context
+	bytes int64 // that were packed or unpacked
+	spent time.Duration
+	since time.Time
+}
+
+func (p *relayPacer) begin() {
+	if p != nil {
+		p.since = time.Now()
+	}
+}
+
+func (p *relayPacer) end() {
+	if p != nil {
+		p.spent += time.Since(p.since)
+	}
+}
+
+func (p *relayPacer) count(n int) {
+	if p != nil {
+		p.bytes += int64(n)
+	}
+}
+
+// pause rests for a moment. Its error is the context's.
+func (p *relayPacer) pause() error {
+	if p == nil {
+		return nil
+	}
+	p.end()
+	time.Sleep(relayPause)
+	p.begin()
+	return p.ctx.Err()
+}
+
+// transportFailure tells why no answer came.
+func (c *relayClient) transportFailure(ctx context.Context, err error) *relayFailure {
 	var inner *url.Error
 	if errors.As(err, &inner) {
 		err = inner.Err // url.Error would repeat the URL, with whatever secrets its query holds
@@ -158,20 +255,67 @@ func relayTransportFailure(ctx context.Context, err error) *relayFailure {
 		netErr  net.Error
 		pathErr *fs.PathError
 	)
-	if text := err.Error(); strings.Contains(text, "malformed ") || strings.Contains(text, "Location header") {
+	switch text := err.Error(); {
+	case relayOutOfFiles(err):
+		return &relayFailure{relayInternal, fmt.Errorf("this process can open no more files: raise its limit: %w", err)}
+	case c.headersTooLarge(): // net/http may have taken the end of what it got for a line
+		return &relayFailure{relayTooLarge, errRelayHeaders}
+	case strings.Contains(text, "malformed ") || strings.Contains(text, "Location header"):
 		// net/http quotes what it cannot read, and that may be what we sent: a key in the query of the URL.
 		return &relayFailure{relayConnect, errors.New("the server's answer is no HTTP")}
-	}
-	switch {
 	case errors.Is(err, errRelayRedirect):
 		return &relayFailure{relayHTTPStatus, err}
+	case c.isCertificateFile(err):
+		return &relayFailure{relayTLS, err}
 	case errors.As(err, &pathErr):
 		return &relayFailure{relayAuth, fmt.Errorf("reading credentials: %w", err)}
-	case ctx.Err() != nil, errors.As(err, &netErr) && netErr.Timeout():
+	case ctx.Err() != nil:
 		return &relayFailure{relayTimeout, err}
-	default:
-		return &relayFailure{relayConnect, err}
+	case relayIsTLS(err) || c.handshakeFailed.Load():
+		return &relayFailure{relayTLS, err}
+	case c.certificateMissing.Load() && relayIsClosed(err):
+		return &relayFailure{relayTLS, fmt.Errorf("the server asked for a client certificate, there is none, and it closed the connection: %w", err)}
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return &relayFailure{relayTimeout, err}
 	}
+	return &relayFailure{relayConnect, err}
+}
+
+// relayOutOfFiles reports whether the machine could not give what a connection needs. The resolver of package net
+// keeps only the text of such an error.
+func relayOutOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || strings.HasSuffix(err.Error(), syscall.EMFILE.Error())
+}
+
+// relayIsTLS reports whether TLS failed: an alert, of either side and at any time (under TLS 1.3 a server refuses a
+// client's certificate after the handshake), a certificate that does not hold, or no TLS at all.
+func relayIsTLS(err error) bool {
+	var (
+		op     *net.OpError
+		alert  tls.AlertError
+		record tls.RecordHeaderError
+		cert   *tls.CertificateVerificationError
+	)
+	if errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error") { // so crypto/tls names alerts
+		return true
+	}
+	return errors.As(err, &alert) || errors.As(err, &record) || errors.As(err, &cert) || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// isCertificateFile reports whether a file of the TLS configuration could not be read or is none. Those are read when
+// the client is made, and again when they change.
+func (c *relayClient) isCertificateFile(err error) bool {
+	files := c.cfg.HTTP.TLSConfig
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return slices.Contains([]string{files.CAFile, files.CertFile, files.KeyFile}, pathErr.Path)
+	}
+	return c.http == nil || strings.HasPrefix(err.Error(), "unable to use specified ") // so prometheus/common says it
+}
+
+// relayIsClosed reports whether the other side ended the connection.
+func relayIsClosed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // relayBodyFailure tells why an answer did not become whole.
@@ -182,6 +326,8 @@ func relayBodyFailure(ctx context.Context, err error) *relayFailure {
 		return &relayFailure{relayTooLarge, err}
 	case ctx.Err() != nil:
 		return &relayFailure{relayTimeout, fmt.Errorf("in the middle of the answer: %w", err)}
+	case relayIsTLS(err):
+		return &relayFailure{relayTLS, fmt.Errorf("in the middle of the answer: %w", err)}
 	case errors.As(err, &opErr):
 		return &relayFailure{relayConnect, fmt.Errorf("in the middle of the answer: %w", err)}
 	default: // cut off (io.ErrUnexpectedEOF) or corrupt
@@ -190,9 +336,8 @@ func relayBodyFailure(ctx context.Context, err error) *relayFailure {
 }
 
 // relayGetJSON fetches a JSON object into v.
-func relayGetJSON(ctx context.Context, client *http.Client, u *url.URL, v any) error {
-	var buf bytes.Buffer
-	answer, err := relayGet(ctx, client, u, "application/json", relayMaxJSON, &buf)
+func relayGetJSON(ctx context.Context, client *relayClient, u *url.URL, v any) error {
+	answer, err := relayGet(ctx, client, relayAsk{url: u, accept: "application/json", limit: relayMaxJSON})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@ var errRelayUnknownEngine = errors.New("the server is none of vllm, sglang and l
 // identify asks the server who it is. Its engine is how it signs its models: vLLM, SGLang and llama.cpp write
 // their names into owned_by. GET /version would not do, for TensorRT-LLM answers it as vLLM does, and its
 // /metrics forgets what it has told. Model and version are asked for as a courtesy: without them the
-// relay works all the same. The error is a [relayFailure], or errRelayUnknownEngine.
+// relay works all the same. The error is a [relayFailure], or errRelayUnknownEngine: so is a server that has never
+// listed its models, whatever it answered instead.
 func (r *Relay) identify(ctx context.Context) (relayIdentity, error) {
 	id := relayIdentity{table: engineByName(r.cfg.Engine), askedAt: time.Now()}
 	model, ownedBy, err := r.firstModel(ctx)
@@ -44,13 +45,29 @@ func (r *Relay) identify(ctx context.Context) (relayIdentity, error) {
 		id.table = engineByOwner(ownedBy)
 	}
 	if id.table == nil && r.cfg.MetricsURL == nil {
-		if err == nil {
+		switch {
+		case err == nil:
 			err = fmt.Errorf("%w: it signs its models with %.40q", errRelayUnknownEngine, ownedBy)
+		case relayAnswered(err) && r.identity.table == nil:
+			err = fmt.Errorf("%w: asked for its models, %w", errRelayUnknownEngine, err)
 		}
 		return id, err
 	}
 	id.version = r.version(ctx, id.table)
 	return id, nil
+}
+
+// relayAnswered reports whether a request failed because of what the server answered. 502, 503 and 504 say that there
+// is none behind the address, or that it is still loading.
+func relayAnswered(err error) bool {
+	var (
+		status  *relayStatus
+		failure *relayFailure
+	)
+	if errors.As(err, &status) {
+		return status.code < http.StatusBadGateway || status.code > http.StatusGatewayTimeout
+	}
+	return errors.As(err, &failure) && (failure.reason == relayParse || failure.reason == relayTooLarge)
 }
 
 // firstModel is the first model that the server lists, and who it says owns it.

@@ -12,9 +12,12 @@ type relayKind int
 
 const (
 	relayGauge relayKind = iota
+	relayRatio           // a gauge from 0 to 1, which does not add up
 	relayCounter
 	relaySummary // sum and count only
 )
+
+func (k relayKind) gauge() bool { return k == relayGauge || k == relayRatio }
 
 type relayFamilySpec struct {
 	name string // without llm_server_; also the label metric of llm_server_metric_missing
@@ -27,7 +30,7 @@ func relayFamilyTable(f relayFamily) relayFamilySpec {
 	return [relayFamilies]relayFamilySpec{
 		relayRunning:          {"requests_running", "Requests that the engine is working on, by its own count.", relayGauge},
 		relayWaiting:          {"requests_waiting", "Requests that wait to be scheduled by the engine, by its own count.", relayGauge},
-		relayKVUsage:          {"kv_cache_usage_ratio", "Part of the KV cache that is in use, from 0 to 1.", relayGauge},
+		relayKVUsage:          {"kv_cache_usage_ratio", "Part of the KV cache that is in use, from 0 to 1.", relayRatio},
 		relayPreemptions:      {"preemptions_total", "Times that a running request was put back into the queue for want of KV cache.", relayCounter},
 		relayPromptTokens:     {"prompt_tokens_total", "Prompt tokens of all requests of the server, those found in the prefix cache included.", relayCounter},
 		relayGenerationTokens: {"generation_tokens_total", "Tokens that the server generated for all requests; its rate is the throughput of the server.", relayCounter},
@@ -43,17 +46,18 @@ func relayFamilyTable(f relayFamily) relayFamilySpec {
 const (
 	relayConnect        = "connect"         // no connection, or it broke before the page was there
 	relayTimeout        = "timeout"         // no whole page within the timeout
+	relayTLS            = "tls"             // no handshake, a certificate that is refused, an alert also after the handshake
 	relayHTTPStatus     = "http_status"     // a status other than 200, a redirect elsewhere included
 	relayAuth           = "auth"            // 401, 403, or credentials that cannot be read
 	relayParse          = "parse"           // a page that is malformed, cut off, or no page
-	relayTooLarge       = "too_large"       // a page above the cap
+	relayTooLarge       = "too_large"       // a page above one of the bounds
 	relaySeveralServers = "several_servers" // values alternate: several servers behind one address
-	relayInternal       = "internal"        // a fault of the relay
+	relayInternal       = "internal"        // a fault of the relay, or of its machine: no file descriptor left
 )
 
 func relayReasons() []string {
 	return []string{
-		relayConnect, relayTimeout, relayHTTPStatus, relayAuth, relayParse, relayTooLarge, relaySeveralServers, relayInternal,
+		relayConnect, relayTLS, relayTimeout, relayHTTPStatus, relayAuth, relayParse, relayTooLarge, relaySeveralServers, relayInternal,
 	}
 }
 
@@ -101,7 +105,7 @@ func newRelayMetrics(r *Relay, labels prometheus.Labels) *relayMetrics {
 		}, []string{"reason"}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name:        "llm_server_dropped_samples_total",
-			Help:        "Samples and label values of the server's own metrics that were not relayed: repeated, too long, not UTF-8, or too many.",
+			Help:        "Samples and label values of the server's own metrics that were not relayed: repeated, too long, not UTF-8, too many, not finite or out of range.",
 			ConstLabels: labels,
 		}),
 		runningSampled: prometheus.NewHistogram(histogramOpts("llm_server_requests_running_sampled",
@@ -136,8 +140,14 @@ func (m *relayMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.waitingSampled.Describe(ch)
 }
 
-// Collect implements [prometheus.Collector]. It reads the last sample and waits for nothing.
+// Collect implements [prometheus.Collector]. It reads the last sample and waits for nothing. A fault in it costs what
+// was not yet collected, not the process.
 func (m *relayMetrics) Collect(ch chan<- prometheus.Metric) {
+	defer func() {
+		if v := recover(); v != nil {
+			m.failures.WithLabelValues(relayInternal).Inc()
+		}
+	}()
 	m.failures.Collect(ch)
 	m.dropped.Collect(ch)
 	m.runningSampled.Collect(ch)
@@ -187,7 +197,7 @@ func (m *relayMetrics) collectReading(ch chan<- prometheus.Metric, st *relayStat
 func relayConstMetric(desc *prometheus.Desc, kind relayKind, s relaySeries) prometheus.Metric {
 	switch kind {
 	case relaySummary:
-		return prometheus.MustNewConstSummary(desc, uint64(max(s.count, 0)), s.value, nil, s.engine, s.model)
+		return prometheus.MustNewConstSummary(desc, uint64(s.count), s.value, nil, s.engine, s.model)
 	case relayCounter:
 		return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, s.value, s.engine, s.model)
 	default:

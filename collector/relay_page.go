@@ -17,6 +17,7 @@ import (
 const (
 	relayMaxSeries     = 64   // per family; a server with more engines than that is not known
 	relayMaxLabelValue = 1024 // bytes
+	relayKeepSeen      = 4096 // above it the memory of a page is not kept for the next
 )
 
 // relayProcessStart is exposed by the Python and C++ client libraries, but not in Python's multi-process mode.
@@ -40,15 +41,44 @@ type relayReading struct {
 	info     []relayInfo
 	start    float64 // process start, Unix seconds; NaN where the page has none
 	dropped  int     // samples and label values that were left out
-	any      bool    // the page has a sample of the engine's table
+	drops    [relayDrops]bool
+	partial  [relayFamilies]bool // a sample of the family was left out: its sum is not known
+	any      bool                // the page has a sample of the engine's table
+	older    bool                // the page shows the KV cache usage under an older name
 }
 
-// total sums a family over its series; unknown where it has none.
+// relayDrop numbers the causes for which something of a page is left out.
+type relayDrop int
+
+const (
+	relayDropRepeated relayDrop = iota
+	relayDropText
+	relayDropSeries
+	relayDropValue
+	relayDrops // how many there are
+)
+
+// String says what was left out.
+func (d relayDrop) String() string {
+	return [relayDrops]string{
+		relayDropRepeated: "repeated samples",
+		relayDropText:     "label values that are too long or not UTF-8",
+		relayDropSeries:   "more series of a metric than are relayed",
+		relayDropValue:    "values that cannot be",
+	}[d]
+}
+
+func (r *relayReading) drop(cause relayDrop) {
+	r.dropped++
+	r.drops[cause] = true
+}
+
+// total sums a family over its series; unknown where it has none, or not all of them.
 func (r *relayReading) total(family relayFamily) (sum float64, known bool) {
 	for _, s := range r.families[family] {
 		sum += s.value
 	}
-	return sum, len(r.families[family]) > 0
+	return sum, len(r.families[family]) > 0 && !r.partial[family]
 }
 
 // peak is the largest value of a family; unknown where it has no series.
@@ -61,11 +91,11 @@ func (r *relayReading) peak(family relayFamily) (peak float64, known bool) {
 	return peak, len(r.families[family]) > 0
 }
 
-// tokens is the sum of all token counters; NaN where the page has none.
+// tokens is the sum of all token counters; NaN where the page has none, or where one was left out.
 func (r *relayReading) tokens() float64 {
 	prompt, hasPrompt := r.total(relayPromptTokens)
 	generation, hasGeneration := r.total(relayGenerationTokens)
-	if !hasPrompt && !hasGeneration {
+	if !hasPrompt && !hasGeneration || r.partial[relayPromptTokens] || r.partial[relayGenerationTokens] {
 		return math.NaN()
 	}
 	return prompt + generation
@@ -100,10 +130,11 @@ func (r *relayReading) moved(before *relayReading) bool {
 // cannot be judged yet. In multi-process mode vLLM shows no gauge before its engine's first step, and SGLang no
 // counter before the first request has ended. So gauges are judged once a gauge is there or a count is above
 // zero, the others once a count is above zero, and all of them on a page that has nothing of the engine at all.
+// What an older version of the engine does not have is not missing.
 func (r *relayReading) missing(table *engineTable) map[relayFamily]bool {
 	gauge, counted := false, false
 	for f, series := range r.families {
-		isGauge := relayFamilyTable(relayFamily(f)).kind == relayGauge
+		isGauge := relayFamilyTable(relayFamily(f)).kind.gauge()
 		for _, s := range series {
 			gauge = gauge || isGauge
 			counted = counted || !isGauge && s.value+s.count > 0
@@ -111,8 +142,8 @@ func (r *relayReading) missing(table *engineTable) map[relayFamily]bool {
 	}
 	judged := map[relayFamily]bool{}
 	for _, source := range table.sources {
-		isGauge := relayFamilyTable(source.family).kind == relayGauge
-		if source.optional || r.any && !counted && !(isGauge && gauge) {
+		isGauge := relayFamilyTable(source.family).kind.gauge()
+		if source.optional || source.newer && r.older || r.any && !counted && !(isGauge && gauge) {
 			continue
 		}
 		judged[source.family] = len(r.families[source.family]) == 0
@@ -144,6 +175,7 @@ type relayPage struct {
 	scanner pageScanner
 	seed    maphash.Seed
 
+	seen    map[uint64]struct{} // identities of the wanted samples of the page that is being read
 	texts   map[string]string
 	shown   func(string) string // makes a text of the server fit to be shown
 	model   string              // model_name where the page has none
@@ -156,8 +188,9 @@ type relayGather struct{ series []relayGathered }
 
 type relayGathered struct {
 	relaySeries
-	rank int
-	seen []uint64 // identities of the samples that went into it
+	rank               int
+	hasValue, hasCount bool
+	spoiled            bool // a sample of it was left out
 }
 
 func newRelayPage(table *engineTable) *relayPage {
@@ -198,9 +231,17 @@ func (p *relayPage) use(name string, u relayUse) {
 	p.uses[i] = append(p.uses[i], u)
 }
 
-// read makes a reading of a page. model becomes the label model_name where the page has none.
-func (p *relayPage) read(page []byte, contentType, model string) (*relayReading, error) {
-	p.current, p.model = &relayReading{start: math.NaN()}, model
+// read makes a reading of a page. model becomes the label model_name where the page has none. pause, unless nil, is
+// called after every pageStride bytes; its error ends the reading.
+func (p *relayPage) read(page []byte, contentType, model string, pause func() error) (*relayReading, error) {
+	p.current, p.model, p.scanner.pause = &relayReading{start: math.NaN()}, model, pause
+	if len(p.seen) > relayKeepSeen {
+		p.seen = nil
+	}
+	if p.seen == nil {
+		p.seen = map[uint64]struct{}{}
+	}
+	clear(p.seen)
 	for _, aliases := range p.aliases {
 		for i := range aliases {
 			aliases[i].series = aliases[i].series[:0]
@@ -209,25 +250,51 @@ func (p *relayPage) read(page []byte, contentType, model string) (*relayReading,
 	if err := p.scanner.scan(page, relayIsOpenMetrics(contentType), p.visit); err != nil {
 		return nil, err
 	}
-	for f, aliases := range p.aliases {
-		p.current.families[f] = relayChoose(aliases)
+	for f := range relayFamilies {
+		p.choose(f)
 	}
 	return p.current, nil
 }
 
-// relayChoose takes the series of the first name that the page has.
-func relayChoose(aliases []relayGather) []relaySeries {
-	for _, a := range aliases {
+// choose takes the series of the first of the family's names that the page has. A series of which a sample was left
+// out goes as a whole: what is left of its sum would read as a counter that fell.
+func (p *relayPage) choose(family relayFamily) {
+	for alias, a := range p.aliases[family] {
 		if len(a.series) == 0 {
 			continue
 		}
-		chosen := make([]relaySeries, len(a.series))
-		for i, s := range a.series {
-			chosen[i] = s.relaySeries
+		chosen := make([]relaySeries, 0, len(a.series))
+		for _, s := range a.series {
+			if s.usable(relayFamilyTable(family)) {
+				chosen = append(chosen, s.relaySeries)
+			} else {
+				p.current.partial[family] = true
+			}
 		}
-		return chosen
+		p.current.families[family] = chosen
+		if family == relayKVUsage {
+			p.current.older = alias > 0
+		}
+		return
 	}
-	return nil
+}
+
+// usable reports whether a series is whole and plausible. One half of a summary is none.
+func (s *relayGathered) usable(spec relayFamilySpec) bool {
+	whole := spec.kind != relaySummary || s.hasValue && s.hasCount
+	return whole && !s.spoiled && relayPlausible(s.value, spec.kind) && relayPlausible(s.count, relayCounter)
+}
+
+// relayMaxNumber bounds what a page counts: above it a float64 no longer tells one from the next.
+const relayMaxNumber = 1 << 53
+
+// relayPlausible reports whether a metric of this kind can have such a value: all that is relayed is finite and not
+// negative. It is the one door for numbers of a page.
+func relayPlausible(value float64, kind relayKind) bool {
+	if kind == relayRatio {
+		return value >= 0 && value <= 1
+	}
+	return value >= 0 && value <= relayMaxNumber
 }
 
 func relayIsOpenMetrics(contentType string) bool {
@@ -235,22 +302,36 @@ func relayIsOpenMetrics(contentType string) bool {
 	return err == nil && mediaType == "application/openmetrics-text"
 }
 
-// visit is told of every wanted sample of the page.
+// visit is told of every wanted sample of the page. An exact repetition is left out.
 func (p *relayPage) visit(want int, labels []pageLabel, value float64) {
 	p.current.any = p.current.any || p.uses[want][0].kind != relayUseStart
-	labels, usable := p.usable(labels)
-	if !usable {
+	id := p.identity(want, labels)
+	if _, again := p.seen[id]; again {
+		p.current.drop(relayDropRepeated)
 		return
 	}
+	p.seen[id] = struct{}{}
+	labels, usable := p.usable(labels)
+	refused := false
 	for _, u := range p.uses[want] {
-		switch u.kind {
-		case relayUseStart:
-			p.current.start = value
-		case relayUseInfo:
+		switch {
+		case !usable && u.kind <= relayUseCount:
+			p.current.partial[u.family] = true
+		case !usable:
+		case u.kind <= relayUseCount:
+			refused = p.addSample(u, labels, value) || refused
+		case u.kind == relayUseInfo && u.info.label != "": // its value says nothing
 			p.addInfo(u.info, labels, value)
+		case !relayPlausible(value, relayGauge):
+			refused = true
+		case u.kind == relayUseStart:
+			p.current.start = value
 		default:
-			p.addSample(u, want, labels, value)
+			p.addInfo(u.info, labels, value)
 		}
+	}
+	if refused {
+		p.current.drop(relayDropValue)
 	}
 }
 
@@ -261,25 +342,27 @@ func (p *relayPage) usable(labels []pageLabel) (kept []pageLabel, usable bool) {
 	if !slices.ContainsFunc(labels, bad) {
 		return labels, true
 	}
+	usable = true
 	for _, l := range labels {
 		if !bad(l) {
 			kept = append(kept, l)
 			continue
 		}
-		p.current.dropped++
-		if name := string(l.name); name == "model_name" || name == p.table.engineLabel || slices.Contains(p.table.rankLabels, name) {
-			return nil, false
-		}
+		name := string(l.name)
+		usable = usable && name != "model_name" && name != p.table.engineLabel && !slices.Contains(p.table.rankLabels, name)
 	}
-	return kept, true
+	for range len(labels) - len(kept) {
+		p.current.drop(relayDropText)
+	}
+	return kept, usable
 }
 
-// addSample puts a sample into its series. Replicas (several ranks) of an engine count once; an exact repetition
-// is dropped and counted; other samples of a series, which differ in labels that we do not have, are combined:
-// counts add up, of gauges the largest counts (vLLM 0.10 showed its cache usage once for each process).
-func (p *relayPage) addSample(u relayUse, want int, labels []pageLabel, value float64) {
+// addSample puts a sample into its series and reports whether its value was refused. Replicas (several ranks) of an
+// engine count once. Other samples of a series differ in labels that we do not have, as those of the servers behind a
+// router or of the processes of a server: counts add up, of ratios the largest counts.
+func (p *relayPage) addSample(u relayUse, labels []pageLabel, value float64) (refused bool) {
 	if len(relayLabel(labels, p.table.breakdownLabel)) > 0 {
-		return
+		return false
 	}
 	rank := 0
 	for _, name := range p.table.rankLabels {
@@ -287,53 +370,49 @@ func (p *relayPage) addSample(u relayUse, want int, labels []pageLabel, value fl
 		rank = rank<<16 | n&0xFFFF
 	}
 	gather := &p.aliases[u.family][u.alias]
+	p.scanner.steps += len(gather.series)
 	s := gather.find(p.engine(labels), p.text(relayLabel(labels, "model_name"), p.model), rank)
 	if s == nil {
-		p.current.dropped++
-		return
+		p.current.drop(relayDropSeries)
+		p.current.partial[u.family] = true
+		return false
 	}
 	if rank > s.rank {
-		return
+		return false
 	}
-	id := p.identity(want, labels)
-	if slices.Contains(s.seen, id) {
-		p.current.dropped++
-		return
-	}
+	kind := relayFamilyTable(u.family).kind
 	switch {
-	case u.kind == relayUseCount:
-		s.count += value
-	case relayFamilyTable(u.family).kind == relayGauge && len(s.seen) > 0:
-		s.value = max(s.value, value)
+	case u.kind == relayUseCount && relayPlausible(value, relayCounter):
+		s.count, s.hasCount = s.count+value, true
+	case u.kind == relayUseCount || !relayPlausible(value, kind):
+		s.spoiled = true
+		return true
+	case kind == relayRatio:
+		s.value, s.hasValue = max(s.value, value), true
 	default:
-		s.value += value
+		s.value, s.hasValue = s.value+value, true
 	}
-	s.seen = append(s.seen, id)
+	return false
 }
 
 // find returns the series to add to, made anew if there is none or only one of a higher rank; nil at the bound.
 func (g *relayGather) find(engine, model string, rank int) *relayGathered {
+	fresh := relayGathered{relaySeries: relaySeries{engine: engine, model: model}, rank: rank}
 	for i := range g.series {
 		s := &g.series[i]
 		if s.engine != engine || s.model != model {
 			continue
 		}
 		if rank < s.rank {
-			s.value, s.count, s.rank, s.seen = 0, 0, rank, s.seen[:0]
+			*s = fresh
 		}
 		return s
 	}
 	if len(g.series) == relayMaxSeries {
 		return nil
 	}
-	if len(g.series) < cap(g.series) { // take the memory of an earlier page
-		g.series = g.series[:len(g.series)+1]
-	} else {
-		g.series = append(g.series, relayGathered{})
-	}
-	s := &g.series[len(g.series)-1]
-	*s = relayGathered{relaySeries: relaySeries{engine: engine, model: model}, rank: rank, seen: s.seen[:0]}
-	return s
+	g.series = append(g.series, fresh)
+	return &g.series[len(g.series)-1]
 }
 
 // identity tells samples apart by name and labels, in whatever order the labels are written.
@@ -356,7 +435,7 @@ func (p *relayPage) addInfo(source engineInfoSource, labels []pageLabel, value f
 	i := slices.IndexFunc(p.current.info, func(r relayInfo) bool { return r.engine == engine })
 	if i < 0 {
 		if i = len(p.current.info); i == relayMaxSeries {
-			p.current.dropped++
+			p.current.drop(relayDropSeries)
 			return
 		}
 		p.current.info = append(p.current.info, relayInfo{engine: engine})
@@ -412,11 +491,17 @@ func relayLabel(labels []pageLabel, name string) []byte {
 	return nil
 }
 
-// relayTableOfPage finds the engine that a page is of by the prefix of its sample names; nil if it is of none.
+// relayTableOfPage finds the engine that a page is of by the prefix of its first sample that has one; nil if none has.
 func relayTableOfPage(page []byte) *engineTable {
-	for _, t := range engineTables() {
-		if bytes.HasPrefix(page, []byte(t.prefix)) || bytes.Contains(page, []byte("\n"+t.prefix)) {
-			return t
+	tables := engineTables()
+	page = bytes.TrimPrefix(page, []byte("\xEF\xBB\xBF"))
+	for line := range bytes.Lines(page) {
+		line = bytes.TrimLeft(line, " \t")
+		line = bytes.TrimPrefix(line, []byte(`{"`)) // text 1.0.0 may write a name so
+		for _, t := range tables {
+			if bytes.HasPrefix(line, []byte(t.prefix)) {
+				return t
+			}
 		}
 	}
 	return nil

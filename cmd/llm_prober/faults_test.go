@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -163,6 +165,9 @@ func faults() []fault {
 		{name: "another model answers", happen: sim(vllmsim.OtherModel, "other"), first: doubt("other_model"), by: 3 * time.Second, quiet: measured},
 		{name: "`/metrics` is a page of HTML", happen: instead("/metrics", signIn), first: misscrape("parse"), by: time.Second, quiet: []string{"all probes", "health"}},
 		{name: "`/metrics` does not answer", happen: instead("/metrics", never), first: withdrawn, by: 3 * time.Second, quiet: []string{"all probes", "health"}},
+		{name: "`/metrics` is one line of 200,000 labels", happen: instead("/metrics", manyLabels), first: misscrape("too_large"), by: time.Second, quiet: []string{"all probes", "health"}},
+		{name: "`/metrics` does not end", happen: instead("/metrics", endless), first: misscrape("too_large"), by: time.Second, quiet: []string{"all probes", "health"}},
+		{name: "`/metrics` shows a queue of NaN", happen: noNumber, first: "llm_server_dropped_samples_total", by: time.Second, quiet: []string{"all probes", "health", "restart"}},
 		{name: "`/health` answers 503", happen: instead("/health", unavailable), first: sick, by: time.Second, quiet: []string{"all probes", "relay", "change"}},
 		{name: "a second server behind the address", happen: secondServer, first: restarted, by: 2 * time.Second, quiet: []string{"all probes", "health"}},
 	}
@@ -171,6 +176,32 @@ func faults() []fault {
 func signIn(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html")
 	fmt.Fprint(w, "<html><body>Sign in</body></html>")
+}
+
+func manyLabels(w http.ResponseWriter, _ *http.Request) {
+	var labels strings.Builder
+	for i := range 200_000 {
+		fmt.Fprintf(&labels, `l%d="",`, i)
+	}
+	fmt.Fprint(w, "vllm:num_requests_running{"+labels.String()+"} 1\n")
+}
+
+func endless(w http.ResponseWriter, _ *http.Request) {
+	for line := []byte(strings.Repeat("#", 1<<20) + "\n"); ; {
+		if _, err := w.Write(line); err != nil {
+			return
+		}
+	}
+}
+
+// noNumber puts NaN in the place of the queue, and leaves the rest of the page.
+func noNumber(s *scene) {
+	page := regexp.MustCompile(`(?m)^(vllm:num_requests_waiting\{.*\}) .*$`)
+	s.server.answer(map[string]http.HandlerFunc{"/metrics": func(w http.ResponseWriter, r *http.Request) {
+		whole := httptest.NewRecorder()
+		s.server.Handler().ServeHTTP(whole, r)
+		_, _ = w.Write(page.ReplaceAll(whole.Body.Bytes(), []byte("$1 NaN")))
+	}})
 }
 
 func never(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

@@ -63,6 +63,8 @@ type Target struct {
 	RelayInterval time.Duration // between two reads of MetricsURL
 	MetricsURL    string        // empty: the relay is off
 	HealthURL     string        // empty: not asked
+	MetricsNamed  bool          // the file has metrics_url, whatever its value
+	HealthNamed   bool          // the file has health_url, whatever its value
 	Engine        string        // auto, vllm, sglang or llamacpp
 	Labels        map[string]string
 	IPFamily      string // any, ipv4 or ipv6

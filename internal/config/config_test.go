@@ -57,7 +57,7 @@ func TestLoadMakesEveryValueEffective(t *testing.T) {
 				Arrival: "constant", MaxInFlight: 13,
 			}},
 			Warmup: 5, RelayInterval: time.Second,
-			MetricsURL: "http://127.0.0.1:8000/metrics", HealthURL: "http://127.0.0.1:8000/health",
+			MetricsURL: "http://127.0.0.1:8000/metrics", HealthURL: "http://127.0.0.1:8000/health", MetricsNamed: true,
 			Engine: "auto", Labels: map[string]string{"site": "ams", "gpu": "a10"}, IPFamily: "any",
 			HTTPClientConfig: promconfig.HTTPClientConfig{
 				Authorization: &promconfig.Authorization{Type: "Bearer", CredentialsFile: "testdata/key.txt"},
@@ -203,17 +203,25 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestRelayPages(t *testing.T) {
-	tests := []struct{ keys, metrics, health string }{
-		{"", "http://h:1/metrics", "http://h:1/health"},
-		{", metrics_url: ''", "", ""},
-		{", health_url: ''", "http://h:1/metrics", ""},
-		{", metrics_url: 'http://H:9/m?all=1'", "http://h:9/m?all=1", "http://h:1/health"},
-		{", health_url: 'http://h:1/ping'", "http://h:1/metrics", "http://h:1/ping"},
+	tests := []struct {
+		keys, metrics, health     string
+		metricsNamed, healthNamed bool
+	}{
+		{"", "http://h:1/metrics", "http://h:1/health", false, false},
+		{", metrics_url: ''", "", "", true, false},
+		{", health_url: ''", "http://h:1/metrics", "", false, true},
+		{", metrics_url: 'http://H:9/m?all=1'", "http://h:9/m?all=1", "http://h:1/health", true, false},
+		{", metrics_url: 'http://h:1/metrics'", "http://h:1/metrics", "http://h:1/health", true, false}, // the default, named
+		{", health_url: 'http://h:1/ping'", "http://h:1/metrics", "http://h:1/ping", false, true},
+		{", health_url: 'http://h:1/health'", "http://h:1/metrics", "http://h:1/health", false, true},
 	}
 	for _, tt := range tests {
 		target := mustParse(t, "targets: [{url: 'http://h:1/v1'"+tt.keys+"}]").Targets[0]
 		if target.MetricsURL != tt.metrics || target.HealthURL != tt.health {
 			t.Errorf("with %q: metrics %q, health %q; want %q, %q", tt.keys, target.MetricsURL, target.HealthURL, tt.metrics, tt.health)
+		}
+		if target.MetricsNamed != tt.metricsNamed || target.HealthNamed != tt.healthNamed {
+			t.Errorf("with %q: named: metrics %t, health %t", tt.keys, target.MetricsNamed, target.HealthNamed)
 		}
 	}
 }

@@ -27,7 +27,7 @@ type (
 	pagePlanTarget struct {
 		URL        string                       `yaml:"url"`
 		Model      string                       `yaml:"model,omitempty"`
-		MetricsURL string                       `yaml:"metrics_url"`
+		MetricsURL *string                      `yaml:"metrics_url,omitempty"`
 		Engine     string                       `yaml:"engine"`
 		IPFamily   string                       `yaml:"ip_family"`
 		Client     *promconfig.HTTPClientConfig `yaml:"http_client_config,omitempty"`
@@ -68,7 +68,7 @@ func (p *Experiment) YAML() ([]byte, error) {
 		Settle: model.Duration(p.Settle), Seed: p.Seed, SLOs: p.SLOs,
 	}
 	if t := p.Target; t != nil {
-		page.Target = &pagePlanTarget{URL: t.URL.String(), Model: t.Model, MetricsURL: t.MetricsURL, Engine: t.Engine, IPFamily: t.IPFamily}
+		page.Target = &pagePlanTarget{URL: t.URL.String(), Model: t.Model, MetricsURL: written(t.MetricsNamed, t.MetricsURL), Engine: t.Engine, IPFamily: t.IPFamily}
 		if !reflect.DeepEqual(t.HTTPClientConfig, promconfig.HTTPClientConfig{}) {
 			page.Target.Client = &t.HTTPClientConfig
 		}

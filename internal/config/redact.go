@@ -73,8 +73,8 @@ type (
 		pagePace    `yaml:",inline"`
 		Arrival     string                      `yaml:"arrival,omitempty"`
 		MaxInFlight int                         `yaml:"max_in_flight,omitempty"`
-		MetricsURL  string                      `yaml:"metrics_url"`
-		HealthURL   string                      `yaml:"health_url"`
+		MetricsURL  *string                     `yaml:"metrics_url,omitempty"`
+		HealthURL   *string                     `yaml:"health_url,omitempty"`
 		Engine      string                      `yaml:"engine"`
 		Labels      map[string]string           `yaml:"labels,omitempty"`
 		IPFamily    string                      `yaml:"ip_family"`
@@ -100,7 +100,7 @@ func pageOf(t *Target, g Global) pageTarget {
 	p := pageTarget{
 		Name: t.Name, URL: t.URL.String(), Model: t.Model,
 		pagePace:   pagePace{model.Duration(first.Interval), model.Duration(first.Timeout), model.Duration(first.StallTimeout), t.Warmup, model.Duration(t.RelayInterval)},
-		MetricsURL: t.MetricsURL, HealthURL: t.HealthURL,
+		MetricsURL: written(t.MetricsNamed, t.MetricsURL), HealthURL: written(t.HealthNamed, t.HealthURL),
 		Engine: t.Engine, Labels: t.Labels, IPFamily: t.IPFamily, Client: t.HTTPClientConfig,
 	}
 	for _, plan := range t.Plans {
@@ -113,6 +113,14 @@ func pageOf(t *Target, g Global) pageTarget {
 		p.MaxInFlight = first.MaxInFlight
 	}
 	return p
+}
+
+// written is a value that means something else where it is not written, though it is the same.
+func written(named bool, value string) *string {
+	if !named {
+		return nil
+	}
+	return &value
 }
 
 func (p page) encode() ([]byte, error) {

@@ -191,6 +191,7 @@ func (d *decoder) target(e entry[rawTarget], c *Config) *Target {
 		t.Name = hostPort(u)
 	}
 	d.userinfo(e, t, user)
+	t.MetricsNamed, t.HealthNamed = raw.metricsURL.at != nil, raw.healthURL.at != nil
 	t.MetricsURL = d.page(e.key+".metrics_url", raw.metricsURL, u, "metrics")
 	if t.MetricsURL == "" && raw.healthURL.or("") != "" {
 		d.problem(raw.healthURL.at, e.key+".health_url", `needs the relay, which metrics_url: "" switches off`)

@@ -38,15 +38,16 @@ func Relay(t config.Target, dial prober.DialFunc) (collector.RelayConfig, error)
 		URL: t.URL, Engine: collector.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval,
 		HTTP: t.HTTPClientConfig, Dial: prober.IPFamily(t.IPFamily).Dial(dial),
 	}
-	var err error
-	if c.HealthURL, err = url.Parse(t.HealthURL); err != nil {
-		return c, fmt.Errorf("health_url: %w", err)
+	var err error // what nobody named, the relay asks for only where it knows the engine
+	if t.HealthNamed {
+		if c.HealthURL, err = url.Parse(t.HealthURL); err != nil {
+			return c, fmt.Errorf("health_url: %w", err)
+		}
 	}
-	if t.MetricsURL == t.URL.JoinPath("metrics").String() {
-		return c, nil // nobody chose it: the relay finds out first whether it may be read
-	}
-	if c.MetricsURL, err = url.Parse(t.MetricsURL); err != nil {
-		return c, fmt.Errorf("metrics_url: %w", err)
+	if t.MetricsNamed {
+		if c.MetricsURL, err = url.Parse(t.MetricsURL); err != nil {
+			return c, fmt.Errorf("metrics_url: %w", err)
+		}
 	}
 	return c, nil
 }

@@ -75,6 +75,33 @@ func TestTarget(t *testing.T) {
 	}
 }
 
+// A page is named to the relay if the file names it, whatever its value.
+func TestRelay(t *testing.T) {
+	tests := []struct{ keys, metrics, health string }{
+		{"", "none", "none"},
+		{`, metrics_url: "http://h:1/metrics"`, "http://h:1/metrics", "none"},
+		{`, metrics_url: "http://h:9/m"`, "http://h:9/m", "none"},
+		{`, health_url: "http://h:1/health"`, "none", "http://h:1/health"},
+		{`, health_url: ""`, "none", ""},
+	}
+	text := func(u *url.URL) string {
+		if u == nil {
+			return "none"
+		}
+		return u.String()
+	}
+	for _, tt := range tests {
+		cfg, err := config.Parse("config.yml", []byte(`targets: [{url: "http://h:1/v1"`+tt.keys+`}]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := wire.Relay(*cfg.Targets[0], nil)
+		if err != nil || text(c.MetricsURL) != tt.metrics || text(c.HealthURL) != tt.health {
+			t.Errorf("%s: metrics %s, health %s, %v", tt.keys, text(c.MetricsURL), text(c.HealthURL), err)
+		}
+	}
+}
+
 func TestWorkloads(t *testing.T) {
 	target := wire.Target(*parse(t).Targets[0])
 	got := wire.Workloads(&target)

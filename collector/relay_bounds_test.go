@@ -1,0 +1,429 @@
+package collector
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// stepsPerByte bounds the work on a page, whatever is on it. The dearest is a label that is compared with all before
+// it in its line: five bytes and up to pageMaxLabels comparisons.
+const stepsPerByte = 1 + pageMaxLabels/5
+
+// hostilePages are pages of about n bytes, each of a way to make the reading of them dear.
+func hostilePages(n int) map[string]string {
+	fill := func(head string, one func(i int) string, tail string) string {
+		var b strings.Builder
+		b.WriteString(head)
+		for i := 0; b.Len() < n; i++ {
+			b.WriteString(one(i))
+		}
+		return b.String() + tail
+	}
+	text := func(s string) func(int) string { return func(int) string { return s } }
+	return map[string]string{
+		"labels in one line":                  fill("vllm:num_requests_running{", func(i int) string { return fmt.Sprintf(`l%d="",`, i) }, "} 1\n"),
+		"lines of as many labels as are read": fill("", text("a{"+manyLabels(pageMaxLabels)+"} 1\n"), ""),
+		"one series by a label of no interest": fill("", func(i int) string {
+			return fmt.Sprintf("vllm:num_requests_running{model_name=\"m\",x=\"%d\"} 1\n", i)
+		}, ""),
+		"the same sample":  fill("", text("vllm:num_requests_running{model_name=\"m\"} 1\n"), ""),
+		"series":           fill("", func(i int) string { return fmt.Sprintf("vllm:num_requests_running{engine=\"%d\"} 1\n", i) }, ""),
+		"engines in infos": fill("", func(i int) string { return fmt.Sprintf("vllm:cache_config_info{engine=\"%d\"} 1\n", i) }, ""),
+		"families":         fill("", func(i int) string { return fmt.Sprintf("f%d 1\n", i) }, ""),
+		"one name":         fill("", text("n"), " 1\n"),
+		"names":            fill("", func(i int) string { return fmt.Sprintf("%s%d 1\n", strings.Repeat("n", 1000), i) }, ""),
+		"label names":      fill("", func(i int) string { return fmt.Sprintf("a{%s%d=\"\"} 1\n", strings.Repeat("n", 1000), i) }, ""),
+		"help":             fill("# HELP a ", text("help "), "\na 1\n"),
+		"comments":         fill("", text("#\n"), ""),
+		"empty lines":      fill("", text("\n"), ""),
+		"carriage returns": fill("", text("\r"), "\n"),
+		"blanks":           fill("a", text(" "), "1\n"),
+		"one label value":  fill("vllm:num_requests_running{x=\"", text("v"), "\"} 1\n"),
+		"escapes":          fill("vllm:num_requests_running{x=\"", text("\\\""), "\"} 1\n"),
+		"quotes":           fill("vllm:num_requests_running{x=\"", text("\","), "} 1\n"),
+		"digits":           fill("a ", text("9"), "\n"),
+		"digits in values": fill("", text("a "+strings.Repeat("9", 1000)+"e-999\n"), ""),
+		"digits in stamps": fill("a 1 ", text("9"), "\n"),
+		"no line feed":     fill("", text("x"), ""),
+		"braces":           fill("", text("{"), "\n"),
+		"exemplars":        fill("", text("a 1 # {"+manyLabels(pageMaxLabels)+"} 1\n"), "# EOF\n"),
+	}
+}
+
+func manyLabels(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `%c%c="",`, 'a'+i/26, 'a'+i%26)
+	}
+	return b.String()
+}
+
+// The work on a page is at most a multiple of its size.
+func TestRelayPageWorkIsLinear(t *testing.T) {
+	for _, size := range []int{50_000, 400_000} {
+		for name, text := range hostilePages(size) {
+			page := newRelayPage(engineByName(EngineVLLM))
+			_, err := page.read([]byte(text), "", "m", nil)
+			if steps := page.scanner.steps; steps > stepsPerByte*len(text) || steps < len(text) {
+				t.Errorf("%s: %d steps for %d bytes (%v)", name, steps, len(text), err)
+			}
+			if kept := len(page.texts) + len(page.aliases[relayRunning][0].series); kept > 6*relayMaxSeries {
+				t.Errorf("%s: %d series and texts are kept", name, kept)
+			}
+		}
+	}
+}
+
+// What a hostile page comes to.
+func TestRelayPageBounds(t *testing.T) {
+	pages := hostilePages(1_000_000)
+	sum := strings.Count(pages["one series by a label of no interest"], "\n")
+	tests := []struct {
+		page string
+		want string // running/dropped, or the error
+	}{
+		{pages["labels in one line"], "the page is out of bounds: line 1: it has more labels than are read"},
+		{"a{" + manyLabels(pageMaxLabels+1) + "} 1\n", "the page is out of bounds: line 1: it has more labels than are read"},
+		{"vllm:num_requests_running{" + manyLabels(pageMaxLabels) + "} 1\n", "1/0"},
+		{strings.Repeat("a 1\n", pageMaxSamples), "/0"},
+		{strings.Repeat("a 1\n", pageMaxSamples+1), "the page is out of bounds: line 250001: more samples than are read"},
+		{pages["one series by a label of no interest"], fmt.Sprintf("%d/0", sum)},
+		{pages["the same sample"], fmt.Sprintf("1/%d", strings.Count(pages["the same sample"], "\n")-1)},
+		{pages["series"], fmt.Sprintf("/%d", strings.Count(pages["series"], "\n")-relayMaxSeries)},
+		{pages["help"], "/0"},
+		{pages["one label value"], "1/1"},
+		{pages["no line feed"], "line 1: the page is cut off in this line"},
+	}
+	for _, tt := range tests {
+		reading, err := newRelayPage(engineByName(EngineVLLM)).read([]byte(tt.page), "", "m", nil)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			if running, known := reading.total(relayRunning); known {
+				got = fmt.Sprint(running)
+			}
+			got += fmt.Sprint("/", reading.dropped)
+		}
+		if got != tt.want {
+			t.Errorf("%.40q: %s, want %s", tt.page, got, tt.want)
+		}
+	}
+}
+
+// Reading a page ends with its deadline, also in the middle.
+func TestRelayPageEndsWithItsDeadline(t *testing.T) {
+	gone := errors.New("gone")
+	page := newRelayPage(engineByName(EngineVLLM))
+	text := []byte(strings.Repeat("a 1\n", pageStride))
+	calls := 0
+	if _, err := page.read(text, "", "m", func() error { calls++; return nil }); err != nil || calls != 3 {
+		t.Errorf("%d pauses in a page of four strides: %v", calls, err)
+	}
+	if _, err := page.read(text, "", "m", func() error { return gone }); !errors.Is(err, gone) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func zipped(parts ...string) string {
+	var b bytes.Buffer
+	for _, p := range parts {
+		z := gzip.NewWriter(&b)
+		_, _ = io.WriteString(z, p)
+		_ = z.Close()
+	}
+	return b.String()
+}
+
+// Servers that would take a core: each is a failure with its reason, told once, and they are asked less often the
+// more their pages cost. /health says what it says all the while.
+func TestRelayHostilePages(t *testing.T) {
+	gzipped := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	endless := func(text string, pause time.Duration) http.HandlerFunc {
+		return func(w http.ResponseWriter, req *http.Request) {
+			for req.Context().Err() == nil {
+				if _, err := io.WriteString(w, text); err != nil {
+					return
+				}
+				if pause > 0 {
+					_ = http.NewResponseController(w).Flush()
+					select {
+					case <-time.After(pause):
+					case <-req.Context().Done():
+					}
+				}
+			}
+		}
+	}
+	header := func(w http.ResponseWriter, _ *http.Request) {
+		for i := range 30_000 {
+			w.Header().Set(fmt.Sprintf("X-%d", i), "0")
+		}
+	}
+	upgrade := func(w http.ResponseWriter, req *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn) // until the relay closes it
+		_ = conn.Close()
+	}
+	trickle := func(w http.ResponseWriter, req *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		closed := make(chan struct{})
+		go func() {
+			_, _ = io.Copy(io.Discard, conn)
+			close(closed)
+		}()
+		for _, c := range "HTTP/1.1 200 OK\r\nContent-Type: text/plain" {
+			if _, err := io.WriteString(conn, string(c)); err != nil {
+				break
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-closed:
+			}
+		}
+		<-closed
+	}
+	pages := hostilePages(1 << 20)
+	tests := []struct {
+		name   string
+		page   http.HandlerFunc
+		reason string
+		most   int64 // requests in 12 s
+	}{
+		{"labels in one line", relayText(pages["labels in one line"]), "too_large", 12},
+		{"samples", relayText(strings.Repeat("a 1\n", pageMaxSamples+1)), "too_large", 12},
+		{"endless page", endless(strings.Repeat("#", 1<<20)+"\n", 0), "too_large", 7},
+		{"endless line", endless(strings.Repeat("x", 1<<20), 0), "too_large", 7},
+		{"endless page, a byte a second", endless("#", time.Second), "timeout", 4},
+		{"no line feed", relayText(pages["no line feed"]), "parse", 12},
+		{"bomb", gzipped(zipped(strings.Repeat("#\n", relayMaxPage))), "too_large", 12},
+		{"packed and too large", gzipped(strings.Repeat("x", relayMaxPacked+1)), "too_large", 12},
+		{"50,000 empty members", gzipped(strings.Repeat(zipped(""), 50_000) + "x"), "parse", 12},
+		{"headers", header, "too_large", 12},
+		{"another protocol", upgrade, "http_status", 12},
+		{"headers that trickle", trickle, "timeout", 4},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked atomic.Int64
+				w := relayStart(t, relayVLLM(func(rw http.ResponseWriter, req *http.Request) {
+					asked.Add(1)
+					tt.page(rw, req)
+				}), nil)
+				w.pass(12)
+				failures := w.failures()
+				if failures[tt.reason] == "" || len(failures) != 1 {
+					t.Errorf("failures: %v\n%s", failures, w.logs)
+				}
+				w.has(map[string]string{"up": "0", "healthy": "1"})
+				if got := asked.Load(); got > tt.most || got < 2 {
+					t.Errorf("asked %d times", got)
+				}
+				if n := strings.Count(w.logs.String(), "cannot be read"); n != 1 {
+					t.Errorf("told %d times:\n%s", n, w.logs)
+				}
+			})
+		})
+	}
+}
+
+// The relay rests twenty times as long as its work took.
+func TestRelayRest(t *testing.T) {
+	tests := []struct {
+		work  time.Duration
+		bytes int64
+		want  time.Duration
+	}{
+		{0, 0, 0},
+		{300 * time.Microsecond, 60_000, 12 * time.Millisecond}, // a page of vLLM: no sample falls out
+		{time.Hour, 60_000, 366 * time.Millisecond},             // the same, while the machine stood still
+		{100 * time.Millisecond, 16_000_000, 3600 * time.Millisecond},
+		{time.Second, 16_000_000, 21600 * time.Millisecond},
+	}
+	for _, tt := range tests {
+		if got := relayRest(tt.work, tt.bytes); got != tt.want {
+			t.Errorf("after %v and %d bytes: %v, want %v", tt.work, tt.bytes, got, tt.want)
+		}
+	}
+}
+
+// A page that is large but good is shown until the next, though that comes late.
+func TestRelayLargePageIsShownThroughout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page := relayRunningPage + "# " + strings.Repeat("x", 12<<20) + "\n"
+		w := relayStart(t, relayVLLM(relayText(page)), func(cfg *RelayConfig) { cfg.Interval = 200 * time.Millisecond })
+		w.pass(5)
+		for range 30 {
+			w.pass(1)
+			w.has(map[string]string{"up": "1", "requests_running{0,m}": "3"})
+		}
+		if n := strings.Count(w.logs.String(), "costs too much to be read at every interval"); n != 1 {
+			t.Errorf("told %d times:\n%s", n, w.logs)
+		}
+	})
+}
+
+// A request ends with its context while the work on its answer goes on.
+func TestRelayPacerEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	pacer := &relayPacer{ctx: ctx}
+	if err := pacer.pause(); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if _, err := relayUnpack([]byte(zipped(strings.Repeat("x", 2*pageStride))), relayAsk{limit: relayMaxPage, pacer: pacer}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Numbers that no server can mean are no samples: the series goes, never a part of its sum, and it is counted.
+func TestRelayImplausibleNumbers(t *testing.T) {
+	tests := []struct {
+		name, page string
+		want       map[string]string
+	}{
+		{"not a number", "vllm:num_requests_running NaN", map[string]string{"dropped": "1"}},
+		{"infinite", "vllm:num_requests_running +Inf", map[string]string{"dropped": "1"}},
+		{"below zero", "vllm:num_requests_waiting -1", map[string]string{"dropped": "1"}},
+		{"-1.7e308", "vllm:num_requests_waiting -1.7e308", map[string]string{"dropped": "1"}},
+		{"a counter that cannot count", "vllm:prompt_tokens_total 9007199254740994", map[string]string{"dropped": "1"}},
+		{"the largest counter", "vllm:prompt_tokens_total 9007199254740992", map[string]string{"prompt_tokens_total{0,asked}": "9.007199254740992e+15"}},
+		{"a ratio above one", "vllm:kv_cache_usage_perc 42", map[string]string{"dropped": "1"}},
+		{"a full cache", "vllm:kv_cache_usage_perc 1", map[string]string{"kv_cache_usage_ratio{0,asked}": "1"}},
+		{
+			"one part of a sum", "vllm:prompt_tokens_total{server=\"a\"} NaN\nvllm:prompt_tokens_total{server=\"b\"} 5\nvllm:prompt_tokens_total{engine=\"1\"} 7",
+			map[string]string{"prompt_tokens_total{1,asked}": "7", "dropped": "1"},
+		},
+		{
+			"a sum of a summary", "vllm:time_to_first_token_seconds_sum NaN\nvllm:time_to_first_token_seconds_count 5",
+			map[string]string{"dropped": "1"},
+		},
+		{
+			"a count of a summary", "vllm:time_to_first_token_seconds_sum 5\nvllm:time_to_first_token_seconds_count -5",
+			map[string]string{"dropped": "1"},
+		},
+		{"half a summary", "vllm:time_to_first_token_seconds_sum 5", map[string]string{}},
+		{
+			"parts that add up to more than can be counted", "vllm:prompt_tokens_total{server=\"a\"} 9e15\nvllm:prompt_tokens_total{server=\"b\"} 9e15", map[string]string{},
+		},
+		{"a start that is none", "process_start_time_seconds -Inf", map[string]string{"dropped": "1"}},
+		{"timestamps mean nothing", "vllm:num_requests_running 1 -9223372036854775808", map[string]string{"requests_running{0,asked}": "1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := newRelayPage(engineByName(EngineVLLM)).read([]byte(tt.page+"\n"), "", "asked", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, engineFlat(got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	got, err := newRelayPage(engineByName(EngineSGLang)).read([]byte("sglang:page_size NaN\nsglang:max_total_num_tokens 1e308\n"), "", "asked", nil)
+	if err != nil || len(got.info) != 0 || got.dropped != 2 {
+		t.Errorf("infos of numbers that cannot be: %+v %v", got, err)
+	}
+}
+
+// One wrong number among good ones leaves what was summed so far as it was, and is no restart.
+func TestRelaySumsStayFinite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page := func(waiting, tokens string) http.HandlerFunc {
+			return relayText(fmt.Sprintf("vllm:num_requests_waiting{model_name=\"m\"} %s\nvllm:prompt_tokens_total{model_name=\"m\"} %s\n", waiting, tokens))
+		}
+		w := relayStart(t, relayVLLM(relayTurns(page("4", "10"), page("NaN", "NaN"), page("-1e308", "-1"), page("1e308", "1e308"), page("3", "20"))), nil)
+		w.pass(1)
+		w.has(map[string]string{"up": "1", "requests_waiting{0,m}": "4", "prompt_tokens_total{0,m}": "10", "requests_waiting_sampled": "4/1", "dropped_samples_total": "0"})
+		for _, dropped := range []string{"2", "4", "6"} {
+			w.pass(1)
+			w.has(map[string]string{"up": "1", "requests_waiting{0,m}": "", "prompt_tokens_total{0,m}": "", "requests_waiting_sampled": "4/1", "dropped_samples_total": dropped})
+		}
+		if last := w.relay.Last(); last.Waiting != nil || last.PromptTokens != nil {
+			t.Errorf("numbers that cannot be are known: %+v", last)
+		}
+		w.pass(10)
+		w.has(map[string]string{"requests_waiting{0,m}": "3", "prompt_tokens_total{0,m}": "20", "requests_waiting_sampled": "34/11", "dropped_samples_total": "6"})
+		if n := strings.Count(w.logs.String(), `left_out="values that cannot be"`); n != 1 || w.restarts.Load() != 0 {
+			t.Errorf("told %d times, %d restarts:\n%s", n, w.restarts.Load(), w.logs)
+		}
+	})
+}
+
+// A server that was started in the future was not: by more than clocks differ.
+func TestRelayStartInTheFuture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := int(time.Now().Unix())
+		w := relayStart(t, relayVLLM(relayTurns(relayStarted(now+3600, 1), relayStarted(now+2*86400, 2))), nil)
+		w.pass(1)
+		w.has(map[string]string{"start_time_seconds": fmt.Sprint(float64(now + 3600)), "dropped_samples_total": "0"})
+		w.pass(5)
+		w.has(map[string]string{"up": "1", "start_time_seconds": "", "dropped_samples_total": "5", "generation_tokens_total{0,m}": "2"})
+		if w.restarts.Load() != 0 {
+			t.Errorf("%d restarts", w.restarts.Load())
+		}
+	})
+}
+
+// FuzzRelayPage reads whole pages of every engine: the work on them is bounded, and what they come to is plausible.
+func FuzzRelayPage(f *testing.F) {
+	for _, page := range hostilePages(2000) {
+		f.Add([]byte(page))
+	}
+	for _, page := range []string{
+		"vllm:num_requests_running{server=\"a\"} 7\nvllm:num_requests_running{server=\"b\"} 5\n",
+		"vllm:kv_cache_usage_perc 2\nvllm:time_to_first_token_seconds_sum NaN\nvllm:time_to_first_token_seconds_count 1e300\n",
+		"sglang:num_running_reqs{tp_rank=\"1\"} 9\nsglang:num_running_reqs{tp_rank=\"0\"} -3\nsglang:page_size 1e308\n",
+		"llamacpp:prompt_tokens_total 100\nllamacpp:prompt_tokens_cached_total +Inf\nprocess_start_time_seconds 1e300\n",
+	} {
+		f.Add([]byte(page))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, table := range append(engineTables(), &engineTable{}) {
+			page := newRelayPage(table)
+			reading, err := page.read(text, "", "m", nil)
+			if steps := page.scanner.steps; steps > stepsPerByte*len(text) {
+				t.Errorf("%s: %d steps for %d bytes", table.engine, steps, len(text))
+			}
+			if err != nil {
+				continue
+			}
+			for family, series := range reading.families {
+				sum, _ := reading.total(relayFamily(family))
+				if len(series) > relayMaxSeries || math.IsNaN(sum) || math.IsInf(sum, 0) || sum < 0 {
+					t.Errorf("%s: %s: %d series, sum %v", table.engine, relayFamilyTable(relayFamily(family)).name, len(series), sum)
+				}
+				for _, s := range series {
+					relayConstMetric(newRelayMetrics(&Relay{}, nil).families[family], relayFamilyTable(relayFamily(family)).kind, s)
+				}
+			}
+		}
+	})
+}

@@ -67,7 +67,32 @@ func newRelayClient(cfg RelayConfig) (*http.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the relay's HTTP client: %w", err)
 	}
+	if cfg.Host != "" {
+		rt = &relayHost{host: cfg.Host, origin: cfg.URL, next: rt}
+	}
 	return &http.Client{Transport: rt, CheckRedirect: relayCheckRedirect}, nil
+}
+
+// relayHost sets the header Host of requests to one origin: pages elsewhere are another server's.
+type relayHost struct {
+	host   string
+	origin *url.URL
+	next   http.RoundTripper
+}
+
+func (h *relayHost) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme == h.origin.Scheme && relayHostPort(req.URL) == relayHostPort(h.origin) {
+		req = req.Clone(req.Context())
+		req.Host = h.host
+	}
+	return h.next.RoundTrip(req)
+}
+
+// CloseIdleConnections is what http.Client looks for.
+func (h *relayHost) CloseIdleConnections() {
+	if c, ok := h.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }
 
 var errRelayRedirect = errors.New("redirect to another origin, or too many")

@@ -39,7 +39,7 @@ func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {
 	return &client{target: t, transport: transport, userAgent: userAgent}, nil
 }
 
-// url is the address of an endpoint, such as /v1/models.
+// url is the address of a path below the root, such as /v1/models.
 func (c *client) url(path string) string { return c.target.URL.String() + path }
 
 // exchange is one HTTP request, from the wish to connect to the headers of the answer.
@@ -91,6 +91,9 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 		WroteHeaderField: x.secrets.header,
 	})
 	req = req.WithContext(ctx)
+	if c.target.Host != "" {
+		req.Host = c.target.Host
+	}
 	req.Header.Set("User-Agent", c.userAgent)
 	req.Header.Set("Accept-Encoding", "identity") // compression holds tokens back
 	resp, err := c.transport.RoundTrip(req)

@@ -54,10 +54,12 @@ type Workload struct {
 // Target is one server and all that is asked of it. Two targets are unchanged by a reload if
 // reflect.DeepEqual says so: it holds plain values only.
 type Target struct {
-	Name  string
-	URL   *url.URL // lower-case scheme and host; no user information, no /v1, no trailing slash, no query
-	Model string   // empty: the first that /v1/models lists
-	Plans []Plan
+	Name    string
+	URL     *url.URL // root of the server: lower-case scheme and host; no user information, no trailing slash, no query
+	APIPath string   // of the API below URL, without a trailing slash; "/": none
+	Host    string   // header Host of every request; empty: that of URL
+	Model   string   // empty: the first that the server lists
+	Plans   []Plan
 
 	Warmup        int           // successful probes that measure nothing
 	RelayInterval time.Duration // between two reads of MetricsURL

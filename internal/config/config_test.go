@@ -51,7 +51,7 @@ func TestLoadMakesEveryValueEffective(t *testing.T) {
 		Global:    Global{15 * time.Second, time.Minute, 30 * time.Second, 5, time.Second},
 		Workloads: []*Workload{chat},
 		Targets: []*Target{{
-			Name: "qwen-a10", URL: mustURL(t, "http://127.0.0.1:8000"), Model: "qwen3.5-4b",
+			Name: "qwen-a10", URL: mustURL(t, "http://127.0.0.1:8000"), APIPath: "/v1", Model: "qwen3.5-4b",
 			Plans: []Plan{{
 				Workload: chat, Interval: 5 * time.Second, Timeout: time.Minute, StallTimeout: 30 * time.Second,
 				Arrival: "constant", MaxInFlight: 13,

@@ -56,6 +56,13 @@ func DefaultSLOs() []SLO {
 	}
 }
 
+// defaultAPIPath is where OpenAI-compatible servers have their API.
+const defaultAPIPath = "/v1"
+
+// Engines returns the values of a target's engine: the servers whose metrics are relayed, after the word that leaves
+// finding out to the relay.
+func Engines() []string { return []string{"auto", "vllm", "sglang", "llamacpp"} }
+
 // Limits of values.
 const (
 	// MaxTimeout is the last bound of the TTFT and duration histograms: a longer wait could not be told

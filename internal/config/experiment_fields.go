@@ -68,7 +68,7 @@ func levelFields() []field[rawLevel] {
 
 // planTargetFields are the keys of a target that a plan has: those that say how the server is reached.
 func planTargetFields() []field[rawTarget] {
-	return only(targetFields(), "url", "model", "metrics_url", "engine", "ip_family", "http_client_config")
+	return only(targetFields(), "url", "api_path", "host", "model", "metrics_url", "engine", "ip_family", "http_client_config")
 }
 
 // planWorkloadFields are the keys of a workload that a plan has: those of one request.

@@ -26,6 +26,8 @@ type (
 	}
 	pagePlanTarget struct {
 		URL        string                       `yaml:"url"`
+		APIPath    string                       `yaml:"api_path"`
+		Host       string                       `yaml:"host,omitempty"`
 		Model      string                       `yaml:"model,omitempty"`
 		MetricsURL string                       `yaml:"metrics_url"`
 		Engine     string                       `yaml:"engine"`
@@ -68,7 +70,7 @@ func (p *Experiment) YAML() ([]byte, error) {
 		Settle: model.Duration(p.Settle), Seed: p.Seed, SLOs: p.SLOs,
 	}
 	if t := p.Target; t != nil {
-		page.Target = &pagePlanTarget{URL: t.URL.String(), Model: t.Model, MetricsURL: t.MetricsURL, Engine: t.Engine, IPFamily: t.IPFamily}
+		page.Target = &pagePlanTarget{URL: t.URL.String(), APIPath: t.APIPath, Host: t.Host, Model: t.Model, MetricsURL: t.MetricsURL, Engine: t.Engine, IPFamily: t.IPFamily}
 		if !reflect.DeepEqual(t.HTTPClientConfig, promconfig.HTTPClientConfig{}) {
 			page.Target.Client = &t.HTTPClientConfig
 		}

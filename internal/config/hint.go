@@ -35,6 +35,8 @@ func foreignKeys() map[string]string {
 		"api_key":         "write http_client_config: {authorization: {credentials_file: FILE}}",
 		"api_key_file":    "write http_client_config: {authorization: {credentials_file: FILE}}",
 		"token":           "write http_client_config: {authorization: {credentials_file: FILE}}",
+		"base_url":        "write url",
+		"base_path":       "write api_path",
 		"headers":         "write http_client_config: {http_headers: {NAME: {values: [VALUE]}}}",
 		"max_tokens":      "write output_tokens",
 		"scrape_interval": "write interval",

@@ -127,6 +127,8 @@ func (d *decoder) headerName(key string, n *yaml.Node) {
 	case !strings.Contains(key, "http_headers."):
 	case !token.MatchString(n.Value):
 		d.problem(n, key, "is not a header name")
+	case strings.EqualFold(n.Value, "Host"):
+		d.hinted(n, key, "write host in the target", "this header belongs to the request, not to the client")
 	case strings.EqualFold(n.Value, "X-Request-Id"), strings.EqualFold(n.Value, "Accept"):
 		d.problem(n, key, "the prober sets this header itself")
 	}

@@ -128,7 +128,7 @@ func (d *decoder) targets(raw rawConfig, c *Config) []*Target {
 		t := d.target(e, c)
 		list = append(list, t)
 		if t.URL != nil {
-			place := fmt.Sprintf("%q %q %q %q %q", t.URL.Scheme, hostPort(t.URL), t.URL.EscapedPath(), t.Model, t.IPFamily)
+			place := fmt.Sprintf("%q %q %q %q %q %q", t.URL.Scheme, hostPort(t.URL), t.URL.EscapedPath()+t.APIPath, t.Host, t.Model, t.IPFamily)
 			twin := slices.IndexFunc(twins[place], func(j int) bool { return sameRequests(t, list[j]) })
 			twins[place] = append(twins[place], i)
 			if twin >= 0 {
@@ -169,6 +169,7 @@ func (d *decoder) target(e entry[rawTarget], c *Config) *Target {
 	pace := d.pace(e.key, raw.pace, c.Global)
 	t := &Target{
 		Name:             raw.name.or(""),
+		Host:             raw.host.or(""),
 		Model:            raw.model.or(""),
 		Warmup:           pace.Warmup,
 		RelayInterval:    pace.RelayInterval,
@@ -186,11 +187,13 @@ func (d *decoder) target(e entry[rawTarget], c *Config) *Target {
 		d.hinted(raw.url.at, e.key+".url", hint, "%s", msg)
 		return t
 	}
-	t.URL = u
+	t.URL, t.APIPath = d.base(e, u)
+	u = t.URL
 	if t.Name == "" {
 		t.Name = hostPort(u)
 	}
 	d.userinfo(e, t, user)
+	d.hostRules(e, t)
 	t.MetricsURL = d.page(e.key+".metrics_url", raw.metricsURL, u, "metrics")
 	if t.MetricsURL == "" && raw.healthURL.or("") != "" {
 		d.problem(raw.healthURL.at, e.key+".health_url", `needs the relay, which metrics_url: "" switches off`)
@@ -198,6 +201,26 @@ func (d *decoder) target(e entry[rawTarget], c *Config) *Target {
 		t.HealthURL = d.page(e.key+".health_url", raw.healthURL, u, "health")
 	}
 	return t
+}
+
+// base tells the root of a server from the path of its API.
+func (d *decoder) base(e entry[rawTarget], u *url.URL) (root *url.URL, apiPath string) {
+	root, apiPath = splitAPI(u)
+	set := e.raw.apiPath
+	if set.at == nil || set.bad {
+		return root, apiPath
+	}
+	if root != u {
+		d.doubt(set.at, e.key+".api_path", "comes behind the whole path of url, which ends in %q already", clip(apiPath))
+	}
+	return u, set.v
+}
+
+// hostRules reports a host that would not do what it says.
+func (d *decoder) hostRules(e entry[rawTarget], t *Target) {
+	if proxy := t.HTTPClientConfig.ProxyConfig; t.Host != "" && t.URL.Scheme == "http" && (proxy.ProxyFromEnvironment || proxy.ProxyURL.URL != nil) {
+		d.problem(e.raw.host.at, e.key+".host", "cannot go with a proxy for http://: the proxy would be asked for this host in place of that of url")
+	}
 }
 
 // userinfo makes basic authentication of the user information in the URL of t.

@@ -57,7 +57,7 @@ type (
 )
 
 // YAML returns the plan as a file that says the same, from whatever folder it is run: names of files are absolute.
-// It holds no secrets, for a plan has none.
+// It holds no secrets: a plan has none, and those of a target that came from a configuration file are left out.
 func (p *Experiment) YAML() ([]byte, error) {
 	if err := p.absolute(); err != nil {
 		return nil, err
@@ -89,6 +89,9 @@ func encode(page pagePlan) ([]byte, error) {
 	if err := root.Encode(page); err != nil {
 		return nil, fmt.Errorf("writing the plan: %w", err)
 	}
+	redact(child(child(&root, "workload"), "extra_body"))
+	redactClient(child(child(&root, "target"), "http_client_config"))
+	redactURL(child(child(&root, "target"), "metrics_url"))
 	for _, l := range child(&root, "levels").Content {
 		l.Style = yaml.FlowStyle
 	}

@@ -187,8 +187,8 @@ func TestPlanPageHasEveryKey(t *testing.T) {
 		page any
 		keys []string
 	}{
-		{pagePlan{}, keysOf(planFields(false))},
-		{pagePlanTarget{}, keysOf(planTargetFields())},
+		{pagePlan{}, keysOf(planFields(ExperimentRules{}))},
+		{pagePlanTarget{}, keysOf(planTargetFields(ExperimentRules{}))},
 		{pagePlanWorkload{}, keysOf(planWorkloadFields())},
 		{pageLevel{}, keysOf(levelFields())},
 	}

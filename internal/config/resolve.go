@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -47,37 +49,56 @@ func (d *decoder) pace(key string, raw rawPace, inherited Global) Global {
 func perHour(interval time.Duration) float64 { return float64(time.Hour) / float64(interval) }
 
 // defaultWorkload is the name of a workload that sets nothing.
-func defaultWorkload() string { return workload(rawWorkload{}).Name }
+func defaultWorkload() string { return workload(rawWorkload{}, bareWorkload()).Name }
 
-// workload fills in the defaults.
-func workload(raw rawWorkload) *Workload {
+// bareWorkload is what a workload of a configuration inherits from.
+func bareWorkload() *Workload {
 	v := Defaults()
-	w := &Workload{
-		API:            raw.api.or(v.API),
-		PromptTokens:   raw.promptTokens.or(v.PromptTokens),
-		OutputTokens:   raw.outputTokens.or(v.OutputTokens),
-		Arrival:        raw.arrival.or(v.Arrival),
-		Seed:           raw.seed.or(v.Seed),
-		Temperature:    raw.temperature.or(v.Temperature),
-		MaxInFlight:    raw.maxInFlight.or(0),
-		MaxTokensField: raw.maxTokensField.or(v.MaxTokensField),
-		DropFields:     texts(raw.dropFields.or(nil)),
-		ExtraBody:      raw.extraBody.or(nil),
+	return &Workload{
+		API: v.API, PromptTokens: v.PromptTokens, OutputTokens: v.OutputTokens, Arrival: v.Arrival, Seed: v.Seed,
+		Temperature: v.Temperature, MaxTokensField: v.MaxTokensField,
 	}
-	w.Name = raw.name.or(fmt.Sprintf("%s-%d-%d", w.API, w.PromptTokens, w.OutputTokens))
+}
+
+// workload fills in what it inherits from base.
+func workload(raw rawWorkload, base *Workload) *Workload {
+	w := &Workload{
+		API:            raw.api.or(base.API),
+		PromptTokens:   raw.promptTokens.or(base.PromptTokens),
+		OutputTokens:   raw.outputTokens.or(base.OutputTokens),
+		Arrival:        raw.arrival.or(base.Arrival),
+		Seed:           raw.seed.or(base.Seed),
+		Temperature:    raw.temperature.or(base.Temperature),
+		MaxInFlight:    raw.maxInFlight.or(base.MaxInFlight),
+		MaxTokensField: raw.maxTokensField.or(base.MaxTokensField),
+		DropFields:     base.DropFields,
+		ExtraBody:      maps.Clone(raw.extraBody.or(base.ExtraBody)),
+	}
+	if raw.dropFields.at != nil {
+		w.DropFields = texts(raw.dropFields.or(nil))
+	}
+	derived := fmt.Sprintf("%s-%d-%d", w.API, w.PromptTokens, w.OutputTokens)
+	if base.Name != "" && w.API == base.API && w.PromptTokens == base.PromptTokens && w.OutputTokens == base.OutputTokens {
+		derived = base.Name
+	}
+	w.Name = raw.name.or(derived)
 	const thinking = "chat_template_kwargs"
+	off := map[string]any{"enable_thinking": false}
+	if raw.extraBody.at == nil && reflect.DeepEqual(w.ExtraBody[thinking], off) {
+		delete(w.ExtraBody, thinking) // nobody's word but the default below
+	}
 	if _, set := w.ExtraBody[thinking]; !set && w.API == "chat" && !slices.Contains(w.DropFields, thinking) {
 		if w.ExtraBody == nil {
 			w.ExtraBody = make(map[string]any)
 		}
-		w.ExtraBody[thinking] = map[string]any{"enable_thinking": false}
+		w.ExtraBody[thinking] = off
 	}
 	return w
 }
 
 func (d *decoder) workloads(raw value[[]entry[rawWorkload]]) []*Workload {
 	if raw.at == nil || raw.at.ShortTag() == "!!null" {
-		return []*Workload{workload(rawWorkload{})}
+		return []*Workload{workload(rawWorkload{}, bareWorkload())}
 	}
 	if !raw.bad && len(raw.v) == 0 {
 		d.problem(raw.at, "workloads", "lists no workload: leave the key out for %s", defaultWorkload())
@@ -85,7 +106,7 @@ func (d *decoder) workloads(raw value[[]entry[rawWorkload]]) []*Workload {
 	var list []*Workload
 	seen := make(map[string]entry[rawWorkload])
 	for _, e := range raw.v {
-		w := workload(e.raw)
+		w := workload(e.raw, bareWorkload())
 		d.workloadRules(e.key, e.raw)
 		if first, ok := seen[w.Name]; ok {
 			d.problem(named(e.raw.name, e.at), e.key+".name", "%q is the name of %s already", clip(w.Name), d.same(first.at, first.key))
@@ -99,8 +120,8 @@ func (d *decoder) workloads(raw value[[]entry[rawWorkload]]) []*Workload {
 
 // workloadRules reports keys of a workload that do not fit together.
 func (d *decoder) workloadRules(key string, raw rawWorkload) {
-	if w := workload(raw); w.API == "completions" && w.MaxTokensField == "max_completion_tokens" {
-		d.problem(raw.maxTokensField.at, key+".max_tokens_field", "completions know max_tokens only")
+	if w := workload(raw, d.baseWorkload()); w.API == "completions" && w.MaxTokensField == "max_completion_tokens" {
+		d.problem(cmp.Or(raw.maxTokensField.at, raw.api.at), key+".max_tokens_field", "completions know max_tokens only")
 	}
 	for i, item := range raw.dropFields.or(nil) {
 		if _, set := raw.extraBody.or(nil)[item.v]; set && !item.bad {
@@ -315,7 +336,7 @@ func (d *decoder) unused(raw rawConfig, c *Config) {
 		}
 	}
 	for _, e := range raw.workloads.v {
-		if name := workload(e.raw).Name; len(c.Targets) > 0 && !used[name] {
+		if name := workload(e.raw, bareWorkload()).Name; len(c.Targets) > 0 && !used[name] {
 			d.doubt(e.at, e.key, "no target runs workload %q", clip(name))
 		}
 	}

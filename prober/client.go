@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,11 +103,34 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 		if conn := x.slot.conn.Load(); conn != nil {
 			conn.Close() // net/http would let a handshake go on
 		}
-		return x, nil, classify(ctx, phase(x.phase.Load()), x.secrets.scrubError(err))
+		return x, nil, classify(ctx, phase(x.phase.Load()), x.secrets.scrubError(c.nameFiles(err)))
 	}
 	at(phaseBody)
 	x.slot.conn.Load().headersEnded()
 	return x, resp, nil
+}
+
+// nameFiles adds to an error about a header, which net/http refuses to send, the files that its value may be from.
+func (c *client) nameFiles(err error) error {
+	if !strings.Contains(err.Error(), "invalid header field value") {
+		return err
+	}
+	var files []string
+	if a := c.target.HTTP.Authorization; a != nil && a.CredentialsFile != "" {
+		files = append(files, a.CredentialsFile)
+	}
+	if c.target.HTTP.BearerTokenFile != "" {
+		files = append(files, c.target.HTTP.BearerTokenFile)
+	}
+	if headers := c.target.HTTP.HTTPHeaders; headers != nil {
+		for _, name := range slices.Sorted(maps.Keys(headers.Headers)) {
+			files = append(files, headers.Headers[name].Files...)
+		}
+	}
+	if len(files) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: a header has one line without control characters: see %s", err, strings.Join(files, ", "))
 }
 
 // call does one of the small requests around a probe: a JSON value is sent unless in is nil, and one is read

@@ -2,8 +2,13 @@ package prober
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
+
+	promconfig "github.com/prometheus/common/config"
 )
 
 // The API is where the target says, below the root; the tokenizer is at the root, whatever it says. A Host of the
@@ -41,6 +46,24 @@ func TestWhereRequestsGo(t *testing.T) {
 					t.Errorf("asked %s %d times and /tokenize %d times", c.wantModels, s.asked(c.wantModels), s.asked("/tokenize"))
 				}
 			})
+		})
+	}
+}
+
+// A key that cannot be a header is the credentials' fault, and the file is named.
+func TestKeyThatIsNoHeader(t *testing.T) {
+	for name, content := range map[string]string{"several lines": "one\ntwo\n", "a control character": "on\x00e\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "key.txt")
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			tg := target()
+			tg.HTTP.Authorization = &promconfig.Authorization{Type: "Bearer", CredentialsFile: file}
+			r := probeOnce(t, &fakeServer{}, tg)
+			if r.Reason != ReasonAuth || !strings.Contains(r.Err.Error(), file) {
+				t.Errorf("%s: %s", name, outcome(r))
+			}
 		})
 	}
 }

@@ -39,7 +39,7 @@ func TestCheckConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	mistakes := strings.ReplaceAll(string(told), "config.yml", ten)
-	describes := "warning: target \"qwen-a10\": authorization.credentials_file: open " + testdata("key.txt") + ": no such file or directory\n" +
+	describes := "warning: " + valid + ":28: targets[0].http_client_config.authorization.credentials_file: open " + testdata("key.txt") + ": no such file or directory; until the file is there, probes of the target fail as auth\n" +
 		valid + ": valid; 1 targets, 1 probed workloads, 3 SLOs; 720 requests and 4.61e+05 tokens an hour\n" // 720·(512+128)
 	for _, c := range []struct {
 		name           string

@@ -25,6 +25,7 @@ type Config struct {
 
 	// doubts are the warnings found while parsing, with their lines.
 	doubts []Problem
+	files  []namedFile
 }
 
 // Global holds what every target inherits.
@@ -142,6 +143,7 @@ func Parse(filename string, data []byte) (*Config, error) {
 	var raw rawConfig
 	if root := d.document(data); root != nil {
 		walk(d, "", root, configFields(), &raw)
+		d.placeholders(root, "")
 	}
 	return d.finish(raw)
 }
@@ -155,6 +157,6 @@ func (d *decoder) finish(raw rawConfig) (*Config, error) {
 	if len(d.problems) > 0 {
 		return nil, d.problems.sorted()
 	}
-	c.doubts = d.doubts.sorted()
+	c.doubts, c.files = d.doubts.sorted(), d.files
 	return c, nil
 }

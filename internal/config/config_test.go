@@ -162,7 +162,7 @@ func TestExtraBodyKeepsTheKindsOfJSON(t *testing.T) {
 targets: []
 workloads:
   - api: completions
-    extra_body: {s: x, i: -3, u: 18446744073709551615, f: 0.5, b: true, nothing: null, when: 2026-11-29, quoted: "7", list: [1, {a: b}]}
+    extra_body: {s: x, i: -3, u: 18446744073709551615, f: 0.5, b: true, nothing: null, when: "2026-11-29", quoted: "7", list: [1, {a: b}]}
 `)
 	want := map[string]any{
 		"s": "x", "i": int64(-3), "u": uint64(1<<64 - 1), "f": 0.5, "b": true, "nothing": nil, "when": "2026-11-29", "quoted": "7",

@@ -16,6 +16,7 @@ type decoder struct {
 	flags      map[*yaml.Node]string // for a configuration made from flags: the flag that a value came from
 	problems   Errors
 	doubts     Errors
+	files      []namedFile
 	unreadable bool // no document at all, so nothing is said about what it lacks
 
 	top   string                                    // the keys that a document has to have, in words

@@ -80,6 +80,7 @@ const (
 	maxTokens = 1 << 20 // typing errors; no model has a longer context
 	maxWarmup = 1000
 	maxName   = 200 // bytes of a name, which becomes a label value
+	maxLabels = 20  // of a target; Mimir refuses a series of more than 30 (max_label_names_per_series), ours and Prometheus' included
 )
 
 // MaxInFlight returns the in-flight cap of a plan that sets none: one more probe than can be under way if

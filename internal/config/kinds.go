@@ -242,9 +242,18 @@ func labels(d *decoder, key string, n *yaml.Node) (map[string]string, bool) {
 		case slices.Contains(ReservedLabels(), name.Value):
 			d.problem(name, at, "is a reserved label name")
 		}
+		if len(name.Value) > maxName {
+			d.problem(name, at, "a label name must have at most %d bytes, not %d", maxName, len(name.Value))
+		}
 		if s, ok := scalar(d, at, child); ok {
+			if len(s) > maxName {
+				d.problem(child, at, "a label value must have at most %d bytes, not %d: every series of the target repeats it", maxName, len(s))
+			}
 			out[name.Value] = s
 		}
+	}
+	if len(out) > maxLabels {
+		d.problem(n, key, "must be at most %d labels, not %d: every series of the target repeats them", maxLabels, len(out))
 	}
 	return out, true
 }
@@ -310,6 +319,9 @@ func jsonObject(d *decoder, key string, n *yaml.Node) (any, bool) {
 }
 
 func jsonScalar(d *decoder, key string, n *yaml.Node) (any, bool) {
+	if d.ambiguous(n, key) {
+		return nil, false
+	}
 	switch n.ShortTag() {
 	case "!!str", "!!timestamp":
 		return n.Value, true

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"reflect"
 	"slices"
@@ -215,6 +216,7 @@ func (d *decoder) target(e entry[rawTarget], c *Config) *Target {
 	}
 	d.userinfo(e, t, user)
 	d.hostRules(e, t)
+	d.proxyDoubts(e, t)
 	t.MetricsURL = d.page(e.key+".metrics_url", raw.metricsURL, u, "metrics")
 	if t.MetricsURL == "" && raw.healthURL.or("") != "" {
 		d.problem(raw.healthURL.at, e.key+".health_url", `needs the relay, which metrics_url: "" switches off`)
@@ -242,6 +244,27 @@ func (d *decoder) hostRules(e entry[rawTarget], t *Target) {
 	if proxy := t.HTTPClientConfig.ProxyConfig; t.Host != "" && t.URL.Scheme == "http" && (proxy.ProxyFromEnvironment || proxy.ProxyURL.URL != nil) {
 		d.problem(e.raw.host.at, e.key+".host", "cannot go with a proxy for http://: the proxy would be asked for this host in place of that of url")
 	}
+}
+
+// proxyDoubts points out a target that goes past its proxy. Where exceptions are named at all, loopback addresses are
+// some, whatever is named (golang.org/x/net/http/httpproxy).
+func (d *decoder) proxyDoubts(e entry[rawTarget], t *Target) {
+	proxy := t.HTTPClientConfig.ProxyConfig
+	host := t.URL.Hostname()
+	ip := net.ParseIP(host)
+	if host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return
+	}
+	exceptions := strings.FieldsFunc(proxy.NoProxy, func(r rune) bool { return r == ',' || r == ' ' })
+	told := slices.ContainsFunc(exceptions, func(x string) bool { return x == "*" || x == host || strings.HasPrefix(x, host+":") })
+	key, way := "no_proxy", "with any no_proxy a loopback address never goes through proxy_url"
+	switch {
+	case proxy.ProxyFromEnvironment:
+		key, way = "proxy_from_environment", "a loopback address never goes through the environment's proxy"
+	case proxy.NoProxy == "" || told:
+		return
+	}
+	d.doubt(child(e.raw.client.at, key), e.key+".http_client_config."+key, "target %q is asked directly: %s", clip(t.Name), way)
 }
 
 // userinfo makes basic authentication of the user information in the URL of t.

@@ -105,8 +105,9 @@ func among(names []string, name string) bool {
 	return len(names) == 0 || slices.Contains(names, name)
 }
 
-// maxFile bounds a configuration file in bytes; a thousand targets take about 0.3 MB.
-const maxFile = 16 << 20
+// maxFile bounds a configuration file in bytes; a thousand targets take about 0.3 MB, and a ConfigMap of Kubernetes has
+// at most 1 MiB.
+const maxFile = 4 << 20
 
 // Load reads and parses the file at path. The error is the operating system's, wrapped and with the path,
 // if the file cannot be read, and [Errors] if its content is wrong.
@@ -155,7 +156,7 @@ func (d *decoder) finish(raw rawConfig) (*Config, error) {
 		c = d.resolve(raw)
 	}
 	if len(d.problems) > 0 {
-		return nil, d.problems.sorted()
+		return nil, d.refused()
 	}
 	c.doubts, c.files = d.doubts.sorted(), d.files
 	return c, nil

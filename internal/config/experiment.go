@@ -121,7 +121,7 @@ func ProbeOf(settings []Setting, from *Choice) (*Target, error) {
 	walk(d, "", d.settings(settings), only(planFields(d.rules), "target", "workload"), &raw)
 	p := d.plan(raw)
 	if len(d.problems) > 0 {
-		return nil, d.problems.sorted()
+		return nil, d.refused()
 	}
 	return p.Target, nil
 }
@@ -155,7 +155,7 @@ func (d *decoder) finishPlan(root *yaml.Node, raw rawPlan) (*Experiment, error) 
 		d.noSecrets(root)
 	}
 	if len(d.problems) > 0 {
-		return nil, d.problems.sorted()
+		return nil, d.refused()
 	}
 	return p, nil
 }

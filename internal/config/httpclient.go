@@ -108,7 +108,7 @@ func (d *decoder) conformMapping(key string, n *yaml.Node, t reflect.Type) {
 		elem, ok := known[name.Value]
 		switch {
 		case !ok && rest == nil:
-			d.hinted(name, at, nearHint(name.Value, sortedKeys(known)), "unknown key")
+			d.hinted(name, at, d.near(name.Value, sortedKeys(known)), "unknown key")
 			continue
 		case !ok:
 			elem = rest

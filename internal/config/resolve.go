@@ -151,10 +151,12 @@ func (d *decoder) targets(raw rawConfig, c *Config) []*Target {
 		list = append(list, t)
 		if t.URL != nil {
 			place := fmt.Sprintf("%q %q %q %q %q %q", t.URL.Scheme, hostPort(t.URL), t.URL.EscapedPath()+t.APIPath, t.Host, t.Model, t.IPFamily)
-			twin := slices.IndexFunc(twins[place], func(j int) bool { return sameRequests(t, list[j]) })
+			there := twins[place]
+			there = there[max(0, len(there)-maxTwins):]
+			twin := slices.IndexFunc(there, func(j int) bool { return sameRequests(t, list[j]) })
 			twins[place] = append(twins[place], i)
 			if twin >= 0 {
-				first := raw.targets.v[twins[place][twin]]
+				first := raw.targets.v[there[twin]]
 				d.problem(e.raw.url.at, e.key+".url", "sends the same requests as %s", d.same(first.raw.url.at, first.key))
 				continue // of the same name too, if they have none of their own
 			}
@@ -167,6 +169,9 @@ func (d *decoder) targets(raw rawConfig, c *Config) []*Target {
 	}
 	return list
 }
+
+// maxTwins bounds how many targets before it at the same address a target is compared with.
+const maxTwins = 100
 
 func (d *decoder) nameTaken(e, first entry[rawTarget], name string) {
 	hint := ""
@@ -309,6 +314,12 @@ func (d *decoder) plans(e entry[rawTarget], workloads []*Workload, pace Global) 
 			}
 		}
 	}
+	if d.plansMade += len(chosen); d.plansMade > maxPlans {
+		if d.plansMade-len(chosen) <= maxPlans {
+			d.problem(e.at, e.key, "with the targets before it runs more than %d workloads", maxPlans)
+		}
+		return nil
+	}
 	var plans []Plan
 	for _, w := range chosen {
 		derived := MaxInFlight(pace.Timeout, pace.Interval)
@@ -343,9 +354,13 @@ func (d *decoder) references(list value[[]value[string]], key, what string, know
 	if len(list.v) == 0 {
 		d.problem(list.at, key, "lists no %s: leave the key out for all", what)
 	}
+	there := make(map[string]bool, len(known))
+	for _, name := range known {
+		there[name] = true
+	}
 	for i, item := range list.v {
-		if !item.bad && !slices.Contains(known, item.v) {
-			d.hinted(item.at, fmt.Sprintf("%s[%d]", key, i), nearHint(item.v, known), "there is no %s %q", what, clip(item.v))
+		if !item.bad && !there[item.v] {
+			d.hinted(item.at, fmt.Sprintf("%s[%d]", key, i), d.near(item.v, known), "there is no %s %q", what, clip(item.v))
 		}
 	}
 }

@@ -86,6 +86,15 @@ func engineTables() []*engineTable {
 	return []*engineTable{engineVLLMTable(), engineSGLangTable(), engineLlamaCppTable()}
 }
 
+// Engines returns the values of [RelayConfig.Engine]: [EngineAuto] and the engines that the relay knows.
+func Engines() []Engine {
+	engines := []Engine{EngineAuto}
+	for _, table := range engineTables() {
+		engines = append(engines, table.engine)
+	}
+	return engines
+}
+
 // engineVLLMTable: vllm/v1/metrics/loggers.py. The "gpu_" names were hidden in 0.10 and removed in 0.12.
 func engineVLLMTable() *engineTable {
 	const info = "vllm:cache_config_info"

@@ -88,6 +88,15 @@ func engineTables() []*engineTable {
 	return []*engineTable{engineVLLMTable(), engineSGLangTable(), engineLlamaCppTable()}
 }
 
+// Engines returns the values of [RelayConfig.Engine]: [EngineAuto] and the engines that the relay knows.
+func Engines() []Engine {
+	engines := []Engine{EngineAuto}
+	for _, table := range engineTables() {
+		engines = append(engines, table.engine)
+	}
+	return engines
+}
+
 // engineVLLMTable: vllm/v1/metrics/loggers.py. The "gpu_" names were hidden in 0.10 and removed in 0.12. The V0
 // engine (vllm/engine/metrics.py, the default until 0.7) has no counters of its prefix cache, only a hit rate, and
 // its first versions do not tell queue and prefill apart.

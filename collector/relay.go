@@ -36,8 +36,12 @@ type RelayConfig struct {
 	ConstLabels prometheus.Labels // of every metric: target and the target's own labels
 	Logger      log.Logger        // nil: none
 
-	// URL is the base of the server, without /v1; /health, /v1/models and the version are asked below it.
+	// URL is the root of the server; /health, the version and the API are asked below it.
 	URL *url.URL
+	// APIPath is that of the API below URL; empty: /v1.
+	APIPath string
+	// Host is the header Host of requests to the scheme, host and port of URL; empty: that of the address.
+	Host string
 	// MetricsURL is the metrics page as the user named it; nil: /metrics below URL.
 	MetricsURL *url.URL
 	// HealthURL is the health page as the user named it; nil: /health below URL, asked only while the engine is

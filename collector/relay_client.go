@@ -53,8 +53,33 @@ func (c *relayClient) prepare() error {
 	if err != nil {
 		return fmt.Errorf("making the relay's HTTP client: %w", err)
 	}
+	if c.cfg.Host != "" {
+		rt = &relayHost{host: c.cfg.Host, origin: c.cfg.URL, next: rt}
+	}
 	c.http = &http.Client{Transport: rt, CheckRedirect: relayCheckRedirect}
 	return nil
+}
+
+// relayHost sets the header Host of requests to one origin: pages elsewhere are another server's.
+type relayHost struct {
+	host   string
+	origin *url.URL
+	next   http.RoundTripper
+}
+
+func (h *relayHost) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme == h.origin.Scheme && relayHostPort(req.URL) == relayHostPort(h.origin) {
+		req = req.Clone(req.Context())
+		req.Host = h.host
+	}
+	return h.next.RoundTrip(req)
+}
+
+// CloseIdleConnections is what http.Client looks for.
+func (h *relayHost) CloseIdleConnections() {
+	if c, ok := h.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }
 
 func (c *relayClient) closeIdle() {

@@ -1,11 +1,13 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -78,10 +80,10 @@ func (r *Relay) firstModel(ctx context.Context) (model, ownedBy string, err erro
 			OwnedBy string `json:"owned_by"`
 		} `json:"data"`
 	}
-	err = relayGetJSON(ctx, r.client, r.cfg.URL.JoinPath("v1", "models"), &list)
+	err = relayGetJSON(ctx, r.client, r.cfg.URL.JoinPath(cmp.Or(r.cfg.APIPath, "/v1"), "models"), &list)
 	var status *relayStatus
 	if errors.As(err, &status) && (status.code == http.StatusNotFound || status.code == http.StatusNotImplemented) {
-		err = fmt.Errorf("%w: it has no /v1/models", errRelayUnknownEngine)
+		err = fmt.Errorf("%w: it has no %s/models", errRelayUnknownEngine, strings.TrimSuffix(cmp.Or(r.cfg.APIPath, "/v1"), "/"))
 	}
 	if err != nil || len(list.Data) == 0 {
 		return "", "", err

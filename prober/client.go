@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +46,7 @@ func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {
 	return c, nil
 }
 
-// url is the address of an endpoint, such as /v1/models.
+// url is the address of a path below the root, such as /v1/models.
 func (c *client) url(path string) string { return c.target.URL.String() + path }
 
 // exchange is one HTTP request, from the wish to connect to the headers of the answer.
@@ -94,6 +97,9 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 		WroteHeaderField: c.secrets.Header,
 	})
 	req = req.WithContext(ctx)
+	if c.target.Host != "" {
+		req.Host = c.target.Host
+	}
 	req.Header.Set("User-Agent", c.userAgent)
 	req.Header.Set("Accept-Encoding", "identity") // compression holds tokens back
 	resp, err := c.transport.RoundTrip(req)
@@ -101,11 +107,34 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 		if conn := x.slot.conn.Load(); conn != nil {
 			conn.Close() // net/http would let a handshake go on
 		}
-		return x, nil, classify(ctx, phase(x.phase.Load()), c.secrets.Error(err))
+		return x, nil, classify(ctx, phase(x.phase.Load()), c.secrets.Error(c.nameFiles(err)))
 	}
 	at(phaseBody)
 	x.slot.conn.Load().headersEnded()
 	return x, resp, nil
+}
+
+// nameFiles adds to an error about a header, which net/http refuses to send, the files that its value may be from.
+func (c *client) nameFiles(err error) error {
+	if !strings.Contains(err.Error(), "invalid header field value") {
+		return err
+	}
+	var files []string
+	if a := c.target.HTTP.Authorization; a != nil && a.CredentialsFile != "" {
+		files = append(files, a.CredentialsFile)
+	}
+	if c.target.HTTP.BearerTokenFile != "" {
+		files = append(files, c.target.HTTP.BearerTokenFile)
+	}
+	if headers := c.target.HTTP.HTTPHeaders; headers != nil {
+		for _, name := range slices.Sorted(maps.Keys(headers.Headers)) {
+			files = append(files, headers.Headers[name].Files...)
+		}
+	}
+	if len(files) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: a header has one line without control characters: see %s", err, strings.Join(files, ", "))
 }
 
 // call does one of the small requests around a probe: a JSON value is sent unless in is nil, and one is read

@@ -84,7 +84,7 @@ func (s *fakeServer) serve(conn net.Conn, reset func()) {
 		return
 	}
 	switch {
-	case r.path == "/v1/models":
+	case strings.HasSuffix(r.path, "/models"):
 		s.note(&s.others, r)
 		s.mu.Lock()
 		models := s.models

@@ -10,7 +10,7 @@ import (
 
 // request is one HTTP request of a probe, but for its headers.
 type request struct {
-	path string
+	path string // below that of the API
 	body []byte
 
 	model   string
@@ -44,9 +44,9 @@ func (w *Workload) build(model string, p prompt, salt string, dropped map[string
 	body["min_tokens"] = w.OutputTokens
 	body["ignore_eos"] = true
 	body["cache_salt"] = salt
-	r := request{path: "/v1/chat/completions"}
+	r := request{path: "/chat/completions"}
 	if w.API == Completions {
-		r.path = "/v1/completions"
+		r.path = "/completions"
 		body["prompt"] = p.text()
 	} else {
 		body["messages"] = p.messages()

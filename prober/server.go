@@ -176,7 +176,7 @@ func (s *server) askModel(ctx context.Context) error {
 		}
 	}
 	configured := s.client.target.Model
-	status, err := s.client.call(ctx, http.MethodGet, "/v1/models", nil, &list)
+	status, err := s.client.call(ctx, http.MethodGet, s.client.target.endpoint("/models"), nil, &list)
 	unlisted := status == http.StatusNotFound || status == http.StatusMethodNotAllowed || status == http.StatusNotImplemented
 	if err != nil && (configured == "" || !unlisted) {
 		return err
@@ -194,7 +194,7 @@ func (s *server) askModel(ctx context.Context) error {
 		}
 	}
 	if s.model == "" {
-		return failf(ReasonModelNotFound, "GET /v1/models lists no model; set the target's model")
+		return failf(ReasonModelNotFound, "GET %s lists no model; set the target's model", s.client.target.endpoint("/models"))
 	}
 	if s.model != before {
 		clear(s.fits) // another tokenizer

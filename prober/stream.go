@@ -25,7 +25,7 @@ const (
 func (c *client) stream(ctx context.Context, r request, stall time.Duration, res *Result, obs Observer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	req, err := http.NewRequest(http.MethodPost, c.url(r.path), bytes.NewReader(r.body))
+	req, err := http.NewRequest(http.MethodPost, c.url(c.target.endpoint(r.path)), bytes.NewReader(r.body))
 	if err != nil {
 		return failf(ReasonInternal, "building the request: %w", err)
 	}

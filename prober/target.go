@@ -1,7 +1,9 @@
 package prober
 
 import (
+	"cmp"
 	"net/url"
+	"strings"
 	"time"
 
 	promconfig "github.com/prometheus/common/config"
@@ -12,8 +14,8 @@ type API string
 
 // The endpoints a probe can use.
 const (
-	Chat        API = "chat"        // POST /v1/chat/completions
-	Completions API = "completions" // POST /v1/completions
+	Chat        API = "chat"        // POST /chat/completions below the API's path
+	Completions API = "completions" // POST /completions there
 )
 
 // Arrival is the process by which probes become due.
@@ -34,6 +36,14 @@ const (
 	IPv4      IPFamily = "ipv4"
 	IPv6      IPFamily = "ipv6"
 )
+
+// DefaultAPIPath is where OpenAI-compatible servers have their API.
+const DefaultAPIPath = "/v1"
+
+// endpoint is the path of an endpoint of the API below the root, such as /models.
+func (t *Target) endpoint(name string) string {
+	return strings.TrimSuffix(cmp.Or(t.APIPath, DefaultAPIPath), "/") + name
+}
 
 // Workload is the fixed shape of a request. Two requests of one workload differ only in the words of
 // their prompt, their cache salt and their request id, so that their latencies can be compared for months.
@@ -66,8 +76,10 @@ type Plan struct {
 // Target is one server and all that is asked of it.
 type Target struct {
 	Name     string
-	URL      *url.URL // base, without /v1 and without user information
-	Model    string   // empty: the first that /v1/models lists
+	URL      *url.URL // root of the server, without the path of its API and without user information
+	APIPath  string   // of the API below URL, such as /v3; empty: DefaultAPIPath; "/": none
+	Host     string   // header Host of every request; empty: that of URL
+	Model    string   // empty: the first that the API's /models lists
 	Plans    []Plan
 	Warmup   int // successful probes that measure nothing, at the start and after a restart
 	IPFamily IPFamily

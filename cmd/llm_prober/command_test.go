@@ -128,7 +128,7 @@ func TestConfigCheck(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join("..", "..", "internal", "config", "testdata", "valid.yml")
 	code, stdout, stderr := outcome(t, "--config.file="+file, "--config.check")
-	want := "warning: target \"qwen-a10\": authorization.credentials_file: open " + filepath.Join(filepath.Dir(file), "key.txt") + ": no such file or directory\nconfiguration is valid\n"
+	want := "warning: " + file + ":28: targets[0].http_client_config.authorization.credentials_file: open " + filepath.Join(filepath.Dir(file), "key.txt") + ": no such file or directory; until the file is there, probes of the target fail as auth\nconfiguration is valid\n"
 	if code != exitOK || stderr != "" || stdout != want {
 		t.Errorf("the check ends with %d, prints %q, %q; want %q", code, stdout, stderr, want)
 	}

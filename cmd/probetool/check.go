@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/alecthomas/kingpin/v2"
 
@@ -14,24 +14,30 @@ import (
 type check struct {
 	command string
 	files   []string
+	connect bool
+	target  string
 }
 
 func checkCommand(app *kingpin.Application) *check {
 	c := &check{}
-	cmd := app.Command("check-config", "Check configuration files and print every error in them. Exits with 2 if there is one.")
+	cmd := app.Command("check-config", "Check configuration files and print every error in them. Exits with 2 if there is one, and with 1 if a target that was tried failed.")
 	cmd.Arg("file", "Configuration file.").Required().StringsVar(&c.files)
+	cmd.Flag("connect", "Try what the files say: send each target one probe of each of its workloads.").BoolVar(&c.connect)
+	cmd.Flag("target", "Try this target alone.").PlaceHolder("NAME").StringVar(&c.target)
 	c.command = cmd.FullCommand()
 	return c
 }
 
-func (c *check) run(stdout, stderr io.Writer) int {
+func (c *check) run(ctx context.Context, stdout, stderr io.Writer) int {
+	if c.target != "" && !c.connect {
+		fmt.Fprintln(stderr, "--target: names the one to try: give --connect too")
+		return exitUsage
+	}
 	code := exitOK
 	for _, file := range c.files {
 		cfg, err := config.Load(file)
 		if err != nil {
-			for line := range strings.Lines(err.Error()) {
-				fmt.Fprintln(stderr, strings.TrimSuffix(line, "\n"))
-			}
+			fmt.Fprintln(stderr, err)
 			code = exitUsage
 			continue
 		}
@@ -39,8 +45,31 @@ func (c *check) run(stdout, stderr io.Writer) int {
 			fmt.Fprintln(stdout, "warning:", w)
 		}
 		fmt.Fprintf(stdout, "%s: valid; %s\n", file, describe(cfg))
+		if c.connect {
+			code = max(code, c.try(ctx, cfg, stdout, stderr))
+		}
+	}
+	if ctx.Err() != nil {
+		return exitInterrupted
 	}
 	return code
+}
+
+// try sends probes to the targets of a configuration that is valid, and returns the exit code.
+func (c *check) try(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) int {
+	targets := cfg.Targets
+	if c.target != "" {
+		chosen, err := cfg.Choose(c.target, "")
+		if err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitUsage
+		}
+		targets = []*config.Target{chosen.Target}
+	}
+	if !tryTargets(ctx, targets, stdout) {
+		return exitFailed
+	}
+	return exitOK
 }
 
 // describe tells what a configuration will do, and what that costs the servers.

@@ -28,9 +28,9 @@ func planOf(e *config.Experiment) (sweep.Plan, error) {
 	return p, err
 }
 
-// rules are those of a plan that package sweep knows; virtual: no server is asked.
-func rules(virtual bool) config.ExperimentRules {
-	return config.ExperimentRules{Virtual: virtual, Objective: func(text string) error {
+// rules are those of a plan that package sweep knows; virtual: no server is asked; from: a target of a configuration.
+func rules(virtual bool, from *config.Choice) config.ExperimentRules {
+	return config.ExperimentRules{Virtual: virtual, From: from, Objective: func(text string) error {
 		_, err := sweep.ParseObjective(text)
 		return err
 	}}

@@ -52,7 +52,7 @@ func newApp(stdout io.Writer) (*kingpin.Application, map[string]command) {
 	check := checkCommand(app)
 	probe := probeCommand(app)
 	commands := map[string]command{
-		check.command: func(_ context.Context, stdout, stderr io.Writer) int { return check.run(stdout, stderr) },
+		check.command: check.run,
 		probe.command: probe.run,
 	}
 	maps.Copy(commands, sweepCommands(app))

@@ -39,7 +39,7 @@ func TestCheckConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	mistakes := strings.ReplaceAll(string(told), "config.yml", ten)
-	describes := "warning: target \"qwen-a10\": authorization.credentials_file: open " + testdata("key.txt") + ": no such file or directory\n" +
+	describes := "warning: " + valid + ":28: targets[0].http_client_config.authorization.credentials_file: open " + testdata("key.txt") + ": no such file or directory; until the file is there, probes of the target fail as auth\n" +
 		valid + ": valid; 1 targets, 1 probed workloads, 3 SLOs; 720 requests and 4.61e+05 tokens an hour\n" // 720·(512+128)
 	for _, c := range []struct {
 		name           string
@@ -70,9 +70,26 @@ func TestCheckConfig(t *testing.T) {
 
 // What is wrong with the command line names the flags of this tool.
 func TestBadUsage(t *testing.T) {
+	two := filepath.Join(t.TempDir(), "two.yml")
+	if err := os.WriteFile(two, []byte("targets: [{name: chat, url: 'http://h'}, {name: embed, url: 'http://i'}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ args, want string }{
 		{"check-config", "probetool: required argument 'file' not provided\nSee probetool --help.\n"},
-		{"probe", "probetool: required argument 'url' not provided\nSee probetool --help.\n"},
+		{"probe", "probetool: give the URL of a server, or --config.file for one of a configuration\n"},
+		{"probe http://h --config.file=f", "probetool: give the URL of a server, or --config.file for one of a configuration\n"},
+		{"probe http://h --target=a", "--target: names one of a configuration file: give --config.file too\n"},
+		{"probe http://h --workload=a", "--workload: names one of a configuration file: give --config.file too\n"},
+		{"probe --config.file=nope.yml", "reading the configuration: open nope.yml: no such file or directory\n"},
+		{"probe --api-key-file=k --config.file=" + two, "--api-key-file: cannot go with --config.file, which says how the server is reached\n"},
+		{"probe --config.file=" + two, "--target: is missing: the file has \"chat\", \"embed\"\n"},
+		{"probe --target=chatt --config.file=" + two, "--target: there is no target \"chatt\", but \"chat\", \"embed\" (did you mean \"chat\"?)\n"},
+		{"probe --target=chat --workload=x --config.file=" + two, "--workload: target \"chat\" runs no workload \"x\", but \"chat-512-128\"\n"},
+		{"probe --target=chat --prompt-tokens=0 --config.file=" + two, "--prompt-tokens: must be from 1 to 1048576, not 0\n"},
+		{"probe http://h --extra-body={", "--extra-body: \"{\" cannot be read\n"},
+		{"probe http://h --extra-body={\"n\":2}", "--extra-body: the prober sets this field itself\n"},
+		{"probe http://h --drop-field=seeds", "--drop-field: \"seeds\" is not one of cache_salt, chat_template_kwargs, ignore_eos, min_tokens, seed, stream_options, temperature (did you mean \"seed\"?)\n"},
+		{"check-config --target=a " + two, "--target: names the one to try: give --connect too\n"},
 		{"probe http://h --no-such-flag", "probetool: unknown long flag '--no-such-flag'\nSee probetool --help.\n"},
 		{"probe http://h --api=embeddings", "probetool: enum value must be one of chat,completions, got 'embeddings'\nSee probetool --help.\n"},
 		{"probe h:8000", "url: is not a URL (did you mean \"http://h:8000\"?)\n"},

@@ -19,7 +19,7 @@ type search struct {
 	concurrency    int
 	rate           float64
 	max            float64
-	prompt, output int
+	prompt, output string
 	each           time.Duration
 	warmup         int
 	slos           []string
@@ -35,8 +35,8 @@ func searchCommand(parent *kingpin.CmdClause, model *modelFlags) (string, comman
 	cmd.Flag("concurrency", "Search the requests in flight, beginning with so many.").PlaceHolder("8").IntVar(&s.concurrency)
 	cmd.Flag("rate", "Search the requests a second (Poisson arrivals) instead, beginning with so many.").PlaceHolder("RATE").Float64Var(&s.rate)
 	cmd.Flag("max", "Highest load to try. No bound if omitted.").PlaceHolder("LOAD").Float64Var(&s.max)
-	cmd.Flag("prompt-tokens", "Length of the prompt in tokens, by the server's own count.").Default("512").IntVar(&s.prompt)
-	cmd.Flag("output-tokens", "Length of the answer in tokens.").Default("128").IntVar(&s.output)
+	cmd.Flag("prompt-tokens", "Length of the prompt in tokens, by the server's own count.").PlaceHolder("512").StringVar(&s.prompt)
+	cmd.Flag("output-tokens", "Length of the answer in tokens.").PlaceHolder("128").StringVar(&s.output)
 	cmd.Flag("duration", "Time for one level.").Default("1m").DurationVar(&s.each)
 	cmd.Flag("warmup", "Requests before each level that measure nothing.").Default("5").IntVar(&s.warmup)
 	s.results.flags(cmd)
@@ -46,7 +46,7 @@ func searchCommand(parent *kingpin.CmdClause, model *modelFlags) (string, comman
 		return cmd.FullCommand(), s.run
 	}
 	s.server.flags(cmd)
-	cmd.Arg("url", "Base URL of the server, with or without /v1; none with --demo.").StringVar(&s.url)
+	cmd.Arg("url", "Base URL of the server, with or without /v1; none with --config.file or --demo.").StringVar(&s.url)
 	return cmd.FullCommand(), s.run
 }
 
@@ -71,11 +71,15 @@ func (s *search) run(ctx context.Context, stdout, stderr io.Writer) int {
 
 // plan makes the experiment of one level that the search begins with.
 func (s *search) plan() (*config.Experiment, error) {
+	prompt, output := config.Defaults().PromptTokens, config.Defaults().OutputTokens
+	if from := s.server.from; from != nil {
+		prompt, output = from.Plan.Workload.PromptTokens, from.Plan.Workload.OutputTokens
+	}
 	settings := append(s.server.settings(s.url),
 		config.Setting{Key: "name", Flag: "--name", Value: orElse(s.results.name, "search"), Text: true},
 		setting("warmup", "--warmup", strconv.Itoa(s.warmup)),
-		setting("levels[0].prompt_tokens", "--prompt-tokens", strconv.Itoa(s.prompt)),
-		setting("levels[0].output_tokens", "--output-tokens", strconv.Itoa(s.output)),
+		setting("levels[0].prompt_tokens", "--prompt-tokens", orElse(s.prompt, strconv.Itoa(prompt))),
+		setting("levels[0].output_tokens", "--output-tokens", orElse(s.output, strconv.Itoa(output))),
 		setting("levels[0].duration", "--duration", s.each.String()),
 	)
 	switch {
@@ -94,5 +98,5 @@ func (s *search) plan() (*config.Experiment, error) {
 	for i, slo := range s.slos {
 		settings = append(settings, config.Setting{Key: fmt.Sprintf("slos[%d]", i), Flag: "--slo", Value: slo, Text: true})
 	}
-	return config.ExperimentOf(settings, rules(s.model != nil))
+	return config.ExperimentOf(settings, rules(s.model != nil, s.server.from))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,9 +95,12 @@ type sweepFlags struct {
 
 // serverFlags say how a real server is reached and what it is asked.
 type serverFlags struct {
-	model, api, apiKeyFile, metricsURL, extraBody string
-	insecure, demo                                bool
-	timeout, stallTimeout, settle                 time.Duration
+	request                       requestFlags
+	file                          fromFile
+	from                          *config.Choice // what file names; nil: none
+	apiKeyFile, metricsURL        string
+	insecure, demo                bool
+	timeout, stallTimeout, settle time.Duration
 }
 
 // sweepCommands adds the command sweep and all below it. The returned functions run them, by their full names.
@@ -111,7 +113,7 @@ func sweepCommands(app *kingpin.Application) map[string]command {
 		f.loadFlags(cmd)
 		f.server.flags(cmd)
 		f.results.flags(cmd)
-		cmd.Arg("url", "Base URL of the server, with or without /v1; none with --demo.").StringVar(&f.url)
+		cmd.Arg("url", "Base URL of the server, with or without /v1; none with --config.file or --demo.").StringVar(&f.url)
 		commands[cmd.FullCommand()] = f.run
 	}
 	search := func(c *kingpin.CmdClause) (string, command) { return searchCommand(c, nil) }
@@ -122,6 +124,7 @@ func sweepCommands(app *kingpin.Application) map[string]command {
 	run := &planRun{}
 	cmd := sweepCmd.Command("run", "Run a plan file: an experiment that can be repeated. Every run stores its plan as plan.yml.")
 	cmd.Arg("plan", "Plan file; see docs/sweep.md.").Required().StringVar(&run.file)
+	run.from.flags(cmd)
 	run.results.flags(cmd)
 	commands[cmd.FullCommand()] = run.run
 	return commands
@@ -173,9 +176,9 @@ func (s *serverFlags) virtual() {
 }
 
 func (s *serverFlags) flags(cmd *kingpin.CmdClause) {
-	cmd.Flag("model", "Model to ask for; the first that the server lists if omitted.").PlaceHolder("NAME").StringVar(&s.model)
-	cmd.Flag("api", "Endpoint: chat, completions.").Default("chat").EnumVar(&s.api, "chat", "completions")
-	cmd.Flag("extra-body", "JSON object to merge into every request.").PlaceHolder("JSON").StringVar(&s.extraBody)
+	s.file.flags(cmd)
+	s.file.workloadFlag(cmd)
+	s.request.flags(cmd)
 	cmd.Flag("api-key-file", "File with the API key.").PlaceHolder("FILE").StringVar(&s.apiKeyFile)
 	cmd.Flag("insecure", "Do not verify the server's certificate.").BoolVar(&s.insecure)
 	cmd.Flag("metrics-url", "The server's own metrics, for the queue.").PlaceHolder("URL/metrics").StringVar(&s.metricsURL)
@@ -187,8 +190,11 @@ func (s *serverFlags) flags(cmd *kingpin.CmdClause) {
 }
 
 func (f *sweepFlags) promptDefault() string {
-	if f.name == "grid" {
+	switch from := f.server.from; {
+	case f.name == "grid":
 		return "128,512,2048"
+	case from != nil:
+		return strconv.Itoa(from.Plan.Workload.PromptTokens)
 	}
 	return "512"
 }
@@ -196,6 +202,9 @@ func (f *sweepFlags) promptDefault() string {
 func (f *sweepFlags) outputDefault() string {
 	if f.server.demo && f.demo.output > 0 {
 		return strconv.Itoa(f.demo.output)
+	}
+	if from := f.server.from; from != nil && f.name != "grid" {
+		return strconv.Itoa(from.Plan.Workload.OutputTokens)
 	}
 	return "128"
 }
@@ -226,10 +235,22 @@ func (f *sweepFlags) run(ctx context.Context, stdout, stderr io.Writer) int {
 	})
 }
 
-// with does something with a server: that of the URL, or, with --demo, a simulated one whose URL it fills in.
+// with does something with a server: that of the URL, that of a configuration file, or, with --demo, a simulated one
+// whose URL it fills in.
 func (s *serverFlags) with(url *string, stderr io.Writer, do func() int) int {
-	if (*url == "") != s.demo {
-		tell(stderr, "give the URL of a server, or --demo for a simulated one")
+	ways := 0
+	for _, way := range []bool{*url != "", s.file.file != "", s.demo} {
+		if way {
+			ways++
+		}
+	}
+	if ways != 1 {
+		tell(stderr, "give the URL of a server, --config.file for one of a configuration, or --demo for a simulated one")
+		return exitUsage
+	}
+	var err error
+	if s.from, err = s.file.choice(map[string]string{"--api-key-file": s.apiKeyFile}); err != nil {
+		fmt.Fprintln(stderr, err)
 		return exitUsage
 	}
 	if s.demo {
@@ -275,7 +296,7 @@ func (f *sweepFlags) plan() (*config.Experiment, error) {
 			settings = append(settings, setting(fmt.Sprintf("levels[%d].%s", i, s.Key), s.Flag, s.Value))
 		}
 	}
-	return config.ExperimentOf(settings, rules(f.model != nil))
+	return config.ExperimentOf(settings, rules(f.model != nil, f.server.from))
 }
 
 func orElse(text, otherwise string) string {
@@ -287,21 +308,15 @@ func orElse(text, otherwise string) string {
 
 // settings are those of the target and the workload.
 func (s *serverFlags) settings(url string) []config.Setting {
-	all := []config.Setting{
-		{Key: "target.url", Flag: "url", Value: url, Text: true},
-		{Key: "target.model", Flag: "--model", Value: s.model, Text: true},
-		{Key: "target.metrics_url", Flag: "--metrics-url", Value: s.metricsURL, Text: true},
-		{Key: "target.http_client_config.authorization.credentials_file", Flag: "--api-key-file", Value: s.apiKeyFile, Text: true},
-		{Key: "workload.api", Flag: "--api", Value: s.api, Text: true},
-		{Key: "workload.extra_body", Flag: "--extra-body", Value: s.extraBody},
-		{Key: "timeout", Flag: "--timeout", Value: s.timeout.String(), Text: true},
-		{Key: "stall_timeout", Flag: "--stall-timeout", Value: s.stallTimeout.String(), Text: true},
-		{Key: "settle", Flag: "--settle", Value: s.settle.String(), Text: true},
-	}
-	if s.insecure {
-		all = append(all, config.Setting{Key: "target.http_client_config.tls_config.insecure_skip_verify", Flag: "--insecure", Value: "true"})
-	}
-	return slices.DeleteFunc(all, func(s config.Setting) bool { return s.Value == "" })
+	return given(append(s.request.settings(),
+		config.Setting{Key: "target.url", Flag: "url", Value: url, Text: true},
+		config.Setting{Key: "target.metrics_url", Flag: "--metrics-url", Value: s.metricsURL, Text: true},
+		config.Setting{Key: "target.http_client_config.authorization.credentials_file", Flag: "--api-key-file", Value: s.apiKeyFile, Text: true},
+		setting("target.http_client_config.tls_config.insecure_skip_verify", "--insecure", ifTrue(s.insecure)),
+		config.Setting{Key: "timeout", Flag: "--timeout", Value: s.timeout.String(), Text: true},
+		config.Setting{Key: "stall_timeout", Flag: "--stall-timeout", Value: s.stallTimeout.String(), Text: true},
+		config.Setting{Key: "settle", Flag: "--settle", Value: s.settle.String(), Text: true},
+	))
 }
 
 // loads lists the settings of each level, without the prefix of their keys.

@@ -53,8 +53,11 @@ func TestBadExperiments(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"sweep concurrency", "probetool: give the URL of a server, or --demo for a simulated one\n", exitUsage},
-		{"sweep concurrency http://h --demo", "probetool: give the URL of a server, or --demo for a simulated one\n", exitUsage},
+		{"sweep concurrency", "probetool: give the URL of a server, --config.file for one of a configuration, or --demo for a simulated one\n", exitUsage},
+		{"sweep concurrency http://h --demo", "probetool: give the URL of a server, --config.file for one of a configuration, or --demo for a simulated one\n", exitUsage},
+		{"sweep concurrency --demo --config.file=f", "probetool: give the URL of a server, --config.file for one", exitUsage},
+		{"sweep search --slo=ttft_p95=1s --config.file=nope.yml", "reading the configuration: open nope.yml: no such file or directory\n", exitUsage},
+		{"sweep run plan.yml --target=a", "--target: names one of a configuration file: give --config.file too\n", exitUsage},
 		{"sweep rate h:8000 --levels=0,x --slo=ttft --warmup=-1", "--warmup: must be from 0 to 1000, not -1\n" +
 			"--slo: objective \"ttft\": not of the form \"ttft_p95=1s\": a latency (ttft, ttft_from_schedule, itl, tpot, duration), a percentile and a duration\n" +
 			"--levels: must be above 0\n--levels: \"x\" is not a number\nurl: is not a URL (did you mean \"http://h:8000\"?)\n", exitUsage},

@@ -25,6 +25,7 @@ type Config struct {
 
 	// doubts are the warnings found while parsing, with their lines.
 	doubts []Problem
+	files  []namedFile
 }
 
 // Global holds what every target inherits.
@@ -54,10 +55,12 @@ type Workload struct {
 // Target is one server and all that is asked of it. Two targets are unchanged by a reload if
 // reflect.DeepEqual says so: it holds plain values only.
 type Target struct {
-	Name  string
-	URL   *url.URL // lower-case scheme and host; no user information, no /v1, no trailing slash, no query
-	Model string   // empty: the first that /v1/models lists
-	Plans []Plan
+	Name    string
+	URL     *url.URL // root of the server: lower-case scheme and host; no user information, no trailing slash, no query
+	APIPath string   // of the API below URL, without a trailing slash; "/": none
+	Host    string   // header Host of every request; empty: that of URL
+	Model   string   // empty: the first that the server lists
+	Plans   []Plan
 
 	Warmup        int           // successful probes that measure nothing
 	RelayInterval time.Duration // between two reads of MetricsURL
@@ -104,8 +107,9 @@ func among(names []string, name string) bool {
 	return len(names) == 0 || slices.Contains(names, name)
 }
 
-// maxFile bounds a configuration file in bytes; a thousand targets take about 0.3 MB.
-const maxFile = 16 << 20
+// maxFile bounds a configuration file in bytes; a thousand targets take about 0.3 MB, and a ConfigMap of Kubernetes has
+// at most 1 MiB.
+const maxFile = 4 << 20
 
 // Load reads and parses the file at path. The error is the operating system's, wrapped and with the path,
 // if the file cannot be read, and [Errors] if its content is wrong.
@@ -142,6 +146,7 @@ func Parse(filename string, data []byte) (*Config, error) {
 	var raw rawConfig
 	if root := d.document(data); root != nil {
 		walk(d, "", root, configFields(), &raw)
+		d.placeholders(root, "")
 	}
 	return d.finish(raw)
 }
@@ -153,8 +158,8 @@ func (d *decoder) finish(raw rawConfig) (*Config, error) {
 		c = d.resolve(raw)
 	}
 	if len(d.problems) > 0 {
-		return nil, d.problems.sorted()
+		return nil, d.refused()
 	}
-	c.doubts = d.doubts.sorted()
+	c.doubts, c.files = d.doubts.sorted(), d.files
 	return c, nil
 }

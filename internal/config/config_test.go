@@ -51,7 +51,7 @@ func TestLoadMakesEveryValueEffective(t *testing.T) {
 		Global:    Global{15 * time.Second, time.Minute, 30 * time.Second, 5, time.Second},
 		Workloads: []*Workload{chat},
 		Targets: []*Target{{
-			Name: "qwen-a10", URL: mustURL(t, "http://127.0.0.1:8000"), Model: "qwen3.5-4b",
+			Name: "qwen-a10", URL: mustURL(t, "http://127.0.0.1:8000"), APIPath: "/v1", Model: "qwen3.5-4b",
 			Plans: []Plan{{
 				Workload: chat, Interval: 5 * time.Second, Timeout: time.Minute, StallTimeout: 30 * time.Second,
 				Arrival: "constant", MaxInFlight: 13,
@@ -162,7 +162,7 @@ func TestExtraBodyKeepsTheKindsOfJSON(t *testing.T) {
 targets: []
 workloads:
   - api: completions
-    extra_body: {s: x, i: -3, u: 18446744073709551615, f: 0.5, b: true, nothing: null, when: 2026-11-29, quoted: "7", list: [1, {a: b}]}
+    extra_body: {s: x, i: -3, u: 18446744073709551615, f: 0.5, b: true, nothing: null, when: "2026-11-29", quoted: "7", list: [1, {a: b}]}
 `)
 	want := map[string]any{
 		"s": "x", "i": int64(-3), "u": uint64(1<<64 - 1), "f": 0.5, "b": true, "nothing": nil, "when": "2026-11-29", "quoted": "7",

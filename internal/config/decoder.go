@@ -16,12 +16,21 @@ type decoder struct {
 	flags      map[*yaml.Node]string // for a configuration made from flags: the flag that a value came from
 	problems   Errors
 	doubts     Errors
+	files      []namedFile
+	plansMade  int
+	untold     int  // problems beyond maxProblems
 	unreadable bool // no document at all, so nothing is said about what it lacks
 
 	top   string                                    // the keys that a document has to have, in words
 	hint  func(key string, allowed []string) string // helps with an unknown key
 	rules ExperimentRules                           // of a plan
 }
+
+// Bounds on what is told: of more nobody reads, and each costs a search for what was meant.
+const (
+	maxProblems = 1000
+	maxHinted   = 100
+)
 
 // newDecoder reads the daemon's configuration.
 func newDecoder() *decoder {
@@ -77,7 +86,11 @@ func walk[T any](d *decoder, key string, n *yaml.Node, fields []field[T], t *T) 
 		}
 		at := slices.IndexFunc(fields, func(f field[T]) bool { return f.key == name.Value })
 		if at < 0 {
-			d.hinted(name, join(key, name.Value), d.hint(name.Value, keysOf(fields)), "unknown key")
+			hint := ""
+			if len(d.problems) < maxHinted {
+				hint = d.hint(name.Value, keysOf(fields))
+			}
+			d.hinted(name, join(key, name.Value), hint, "unknown key")
 			continue
 		}
 		fields[at].read(d, join(key, name.Value), child, t)
@@ -137,13 +150,37 @@ func (d *decoder) problem(n *yaml.Node, key, format string, args ...any) {
 
 // hinted reports that the value n of key is wrong, and what to write instead.
 func (d *decoder) hinted(n *yaml.Node, key, hint, format string, args ...any) {
+	if len(d.problems) >= maxProblems {
+		d.untold++
+		return
+	}
 	p := d.place(n, key)
 	p.Msg, p.Hint = fmt.Sprintf(format, args...), hint
 	d.problems = append(d.problems, p)
 }
 
+// near is nearHint, as long as there are few enough problems for a person to read.
+func (d *decoder) near(word string, allowed []string) string {
+	if len(d.problems) >= maxHinted {
+		return ""
+	}
+	return nearHint(word, allowed)
+}
+
+// refused returns what is wrong, in the order of lines.
+func (d *decoder) refused() Errors {
+	told := d.problems.sorted()
+	if d.untold > 0 {
+		told = append(told, Problem{File: d.file, Line: 1, Column: 1, Msg: fmt.Sprintf("there are %d more problems", d.untold)})
+	}
+	return told
+}
+
 // doubt reports that the value n of key is legal but probably not what was meant.
 func (d *decoder) doubt(n *yaml.Node, key, format string, args ...any) {
+	if len(d.doubts) >= maxProblems {
+		return
+	}
 	p := Problem{Key: key}
 	if n != nil {
 		p = d.place(n, key)

@@ -56,6 +56,13 @@ func DefaultSLOs() []SLO {
 	}
 }
 
+// defaultAPIPath is where OpenAI-compatible servers have their API.
+const defaultAPIPath = "/v1"
+
+// Engines returns the values of a target's engine: the servers whose metrics are relayed, after the word that leaves
+// finding out to the relay.
+func Engines() []string { return []string{"auto", "vllm", "sglang", "llamacpp"} }
+
 // Limits of values.
 const (
 	// MaxTimeout is the last bound of the TTFT and duration histograms: a longer wait could not be told
@@ -72,8 +79,19 @@ const (
 
 	maxTokens = 1 << 20 // typing errors; no model has a longer context
 	maxWarmup = 1000
-	maxName   = 200 // bytes of a name, which becomes a label value
+	maxName   = 200     // bytes of a name, which becomes a label value
+	maxPlans  = 100_000 // workloads of all targets together: each is a schedule of its own
+	maxLabels = 20      // of a target; Mimir refuses a series of more than 30 (max_label_names_per_series), ours and Prometheus' included
 )
+
+// maxEntries bounds a list of sections: far more than one prober can do, and few enough that what each has to do with
+// each other can be looked at.
+func maxEntries(key string) int {
+	if key == "targets" {
+		return 10_000
+	}
+	return 1000
+}
 
 // MaxInFlight returns the in-flight cap of a plan that sets none: one more probe than can be under way if
 // every one runs into its timeout, at most [MaxInFlightCap].

@@ -26,6 +26,10 @@ func (d *decoder) document(data []byte) *yaml.Node {
 		d.whole(1+bytes.Count(text, []byte("\n")), "the file ends in %d NUL bytes: it was probably shortened while it was mounted or being written", len(data)-len(text))
 		return nil
 	}
+	if n := items(data); n > maxItems {
+		d.whole(1, "has more than %d lines and values: a thousand targets take 30,000", maxItems)
+		return nil
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
@@ -52,6 +56,21 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	}
 	d.unreadable = false
 	return root
+}
+
+// maxItems bounds what the YAML reader makes of a file before anything can be counted: about 300 bytes an item.
+const maxItems = 4 * maxNodes
+
+// items is about how many values data holds, and not less: each but the first comes after one of these.
+func items(data []byte) int {
+	n := 0
+	for _, b := range data {
+		switch b {
+		case '\n', ',', ':', '[', '{', '-', '?', '&':
+			n++
+		}
+	}
+	return n
 }
 
 // yamlError is the form of the YAML reader's messages.

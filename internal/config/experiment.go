@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -68,6 +70,9 @@ type ExperimentRules struct {
 	Objective func(text string) error
 	// Virtual: no server is asked, so that there need be no target.
 	Virtual bool
+	// From is a target of a configuration file. It is in the place of the plan's. Flags are set on top of it and of its
+	// workload; a plan file keeps its own workload.
+	From *Choice
 }
 
 // LoadExperiment reads and parses the plan at path. Its errors are those of [Load].
@@ -86,7 +91,7 @@ func ParseExperiment(filename string, data []byte, rules ExperimentRules) (*Expe
 	var raw rawPlan
 	root := d.document(data)
 	if root != nil {
-		walk(d, "", root, planFields(rules.Virtual), &raw)
+		walk(d, "", root, planFields(rules), &raw)
 	}
 	return d.finishPlan(root, raw)
 }
@@ -102,6 +107,27 @@ type Setting struct {
 // ExperimentOf makes a plan of flags. It goes the same way as a file does; problems name the flag in place of a line.
 func ExperimentOf(settings []Setting, rules ExperimentRules) (*Experiment, error) {
 	d := planDecoder(rules)
+	root := d.settings(settings)
+	var raw rawPlan
+	walk(d, "", root, planFields(rules), &raw)
+	return d.finishPlan(root, raw)
+}
+
+// ProbeOf makes the target of a single probe of flags, set on top of what was chosen from a file, or of none. Its one
+// plan is that of the probe. Unlike a plan it is not stored, so that it may hold secrets.
+func ProbeOf(settings []Setting, from *Choice) (*Target, error) {
+	d := planDecoder(ExperimentRules{From: from})
+	var raw rawPlan
+	walk(d, "", d.settings(settings), only(planFields(d.rules), "target", "workload"), &raw)
+	p := d.plan(raw)
+	if len(d.problems) > 0 {
+		return nil, d.refused()
+	}
+	return p.Target, nil
+}
+
+// settings builds the nodes of flags.
+func (d *decoder) settings(settings []Setting) *yaml.Node {
 	d.flags = make(map[*yaml.Node]string)
 	q := quick{d}
 	root := q.mapping()
@@ -114,9 +140,7 @@ func ExperimentOf(settings []Setting, rules ExperimentRules) (*Experiment, error
 			q.place(root, s.Key, n)
 		}
 	}
-	var raw rawPlan
-	walk(d, "", root, planFields(rules.Virtual), &raw)
-	return d.finishPlan(root, raw)
+	return root
 }
 
 func planDecoder(rules ExperimentRules) *decoder {
@@ -131,7 +155,7 @@ func (d *decoder) finishPlan(root *yaml.Node, raw rawPlan) (*Experiment, error) 
 		d.noSecrets(root)
 	}
 	if len(d.problems) > 0 {
-		return nil, d.problems.sorted()
+		return nil, d.refused()
 	}
 	return p, nil
 }
@@ -139,7 +163,7 @@ func (d *decoder) finishPlan(root *yaml.Node, raw rawPlan) (*Experiment, error) 
 // plan makes the effective plan.
 func (d *decoder) plan(raw rawPlan) *Experiment {
 	v := DefaultExperiment()
-	w := workload(raw.workload.v)
+	w := workload(raw.workload.v, d.baseWorkload())
 	p := &Experiment{
 		Name: raw.name.or(v.Name), Workload: w,
 		Warmup: raw.warmup.or(v.Warmup), Timeout: raw.timeout.or(v.Timeout),
@@ -149,9 +173,7 @@ func (d *decoder) plan(raw rawPlan) *Experiment {
 	d.workloadRules("workload", raw.workload.v)
 	defaults := Defaults()
 	c := &Config{Global: Global{defaults.Interval, defaults.Timeout, defaults.StallTimeout, p.Warmup, defaults.RelayInterval}, Workloads: []*Workload{w}}
-	if raw.target.at != nil {
-		p.Target = d.target(entry[rawTarget]{raw: raw.target.v, at: raw.target.at, key: "target"}, c)
-	}
+	p.Target = d.planTarget(raw.target, w, c)
 	if raw.levels.at != nil && !raw.levels.bad && len(raw.levels.v) == 0 {
 		d.problem(raw.levels.at, "levels", "lists no level: nothing would be run")
 	}
@@ -159,6 +181,40 @@ func (d *decoder) plan(raw rawPlan) *Experiment {
 		p.Levels = append(p.Levels, d.level(e, w))
 	}
 	return p
+}
+
+// baseWorkload is what a workload inherits from.
+func (d *decoder) baseWorkload() *Workload {
+	if d.rules.From != nil && d.flags != nil {
+		return d.rules.From.Plan.Workload
+	}
+	return bareWorkload()
+}
+
+// planTarget makes the effective target: the plan's own, or that of a configuration file with the flags on top.
+func (d *decoder) planTarget(raw value[rawTarget], w *Workload, c *Config) *Target {
+	from := d.rules.From
+	if from == nil && raw.at == nil {
+		return nil
+	}
+	if from == nil {
+		return d.target(entry[rawTarget]{raw: raw.v, at: raw.at, key: "target"}, c)
+	}
+	t := *from.Target
+	plan := from.Plan
+	plan.Workload = w
+	t.Plans = []Plan{plan}
+	if d.flags == nil {
+		return &t
+	}
+	t.Model = raw.v.model.or(t.Model)
+	if raw.v.metricsURL.at != nil {
+		t.MetricsURL = d.page("target.metrics_url", raw.v.metricsURL, t.URL, "metrics")
+	}
+	if raw.v.client.v.TLSConfig.InsecureSkipVerify {
+		t.HTTPClientConfig.TLSConfig.InsecureSkipVerify = true
+	}
+	return &t
 }
 
 // level makes an effective level.
@@ -203,6 +259,9 @@ func (d *decoder) noSecrets(root *yaml.Node) {
 		{"target.http_client_config", child(target, "http_client_config"), redactClient},
 		{"workload.extra_body", body, redact},
 	} {
+		if d.rules.From != nil && strings.HasPrefix(part.key, "target.") {
+			continue // it is not used, or comes from flags that hold none
+		}
 		hidden := clone(part.n)
 		part.hide(hidden)
 		d.leaks(part.key, part.n, hidden)
@@ -211,6 +270,10 @@ func (d *decoder) noSecrets(root *yaml.Node) {
 
 // leaks reports where n and its redacted copy differ.
 func (d *decoder) leaks(key string, n, hidden *yaml.Node) {
+	if strings.Contains(n.Value, secret) || strings.Contains(n.Value, url.PathEscape(secret)) {
+		d.hinted(n, key, "run the plan with --config.file and --target, or name a file that holds it", "was a secret of a configuration file, which is not stored with a plan")
+		return
+	}
 	if n.Value != hidden.Value {
 		d.hinted(n, key, "name a file that holds it: http_client_config has credentials_file, password_file, key_file and, for a header, files", "a secret has no place in a plan, which is stored with its results")
 		return

@@ -34,12 +34,12 @@ type (
 // typo is why the longest values of a plan are not allowed.
 const typo = "this is probably a typing error"
 
-func planFields(virtual bool) []field[rawPlan] {
+func planFields(rules ExperimentRules) []field[rawPlan] {
 	v := DefaultExperiment()
 	long := duration(time.Millisecond, maxPlanTimeout, typo)
 	return []field[rawPlan]{
 		{key: "name", kind: "<string>", def: v.Name, read: into(fileName, func(p *rawPlan) *value[string] { return &p.name })},
-		{key: "target", kind: "<target>", required: !virtual, read: into(section1(planTargetFields), func(p *rawPlan) *value[rawTarget] { return &p.target })},
+		{key: "target", kind: "<target>", required: !rules.Virtual && rules.From == nil, read: into(section1(func() []field[rawTarget] { return planTargetFields(rules) }), func(p *rawPlan) *value[rawTarget] { return &p.target })},
 		{key: "workload", kind: "<workload>", def: defaultWorkload(), read: into(section1(planWorkloadFields), func(p *rawPlan) *value[rawWorkload] { return &p.workload })},
 		{key: "warmup", kind: "<int>", def: fmt.Sprint(v.Warmup), read: into(integer(0, maxWarmup), func(p *rawPlan) *value[int] { return &p.warmup })},
 		{key: "timeout", kind: "<duration>", def: short(v.Timeout), read: into(long, func(p *rawPlan) *value[time.Duration] { return &p.timeout })},
@@ -67,8 +67,12 @@ func levelFields() []field[rawLevel] {
 }
 
 // planTargetFields are the keys of a target that a plan has: those that say how the server is reached.
-func planTargetFields() []field[rawTarget] {
-	return only(targetFields(), "url", "model", "metrics_url", "engine", "ip_family", "http_client_config")
+func planTargetFields(rules ExperimentRules) []field[rawTarget] {
+	fields := only(targetFields(), "url", "api_path", "host", "model", "metrics_url", "engine", "ip_family", "http_client_config")
+	for i := range fields {
+		fields[i].required = fields[i].required && rules.From == nil
+	}
+	return fields
 }
 
 // planWorkloadFields are the keys of a workload that a plan has: those of one request.
@@ -151,8 +155,8 @@ func planHint(key string, allowed []string) string {
 // planSections returns every table of a plan's fields.
 func planSections() []section {
 	return []section{
-		{"the top level", docsOf(planFields(false))},
-		{"target", docsOf(planTargetFields())},
+		{"the top level", docsOf(planFields(ExperimentRules{}))},
+		{"target", docsOf(planTargetFields(ExperimentRules{}))},
 		{"workload", docsOf(planWorkloadFields())},
 		{"levels", docsOf(levelFields())},
 		{"http_client_config", docsOfClient()},

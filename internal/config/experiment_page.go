@@ -26,6 +26,8 @@ type (
 	}
 	pagePlanTarget struct {
 		URL        string                       `yaml:"url"`
+		APIPath    string                       `yaml:"api_path"`
+		Host       string                       `yaml:"host,omitempty"`
 		Model      string                       `yaml:"model,omitempty"`
 		MetricsURL *string                      `yaml:"metrics_url,omitempty"`
 		Engine     string                       `yaml:"engine"`
@@ -55,7 +57,7 @@ type (
 )
 
 // YAML returns the plan as a file that says the same, from whatever folder it is run: names of files are absolute.
-// It holds no secrets, for a plan has none.
+// It holds no secrets: a plan has none, and those of a target that came from a configuration file are left out.
 func (p *Experiment) YAML() ([]byte, error) {
 	if err := p.absolute(); err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func (p *Experiment) YAML() ([]byte, error) {
 		Settle: model.Duration(p.Settle), Seed: p.Seed, SLOs: p.SLOs,
 	}
 	if t := p.Target; t != nil {
-		page.Target = &pagePlanTarget{URL: t.URL.String(), Model: t.Model, MetricsURL: written(t.MetricsNamed, t.MetricsURL), Engine: t.Engine, IPFamily: t.IPFamily}
+		page.Target = &pagePlanTarget{URL: t.URL.String(), APIPath: t.APIPath, Host: t.Host, Model: t.Model, MetricsURL: written(t.MetricsNamed, t.MetricsURL), Engine: t.Engine, IPFamily: t.IPFamily}
 		if !reflect.DeepEqual(t.HTTPClientConfig, promconfig.HTTPClientConfig{}) {
 			page.Target.Client = &t.HTTPClientConfig
 		}
@@ -87,6 +89,9 @@ func encode(page pagePlan) ([]byte, error) {
 	if err := root.Encode(page); err != nil {
 		return nil, fmt.Errorf("writing the plan: %w", err)
 	}
+	redact(child(child(&root, "workload"), "extra_body"))
+	redactClient(child(child(&root, "target"), "http_client_config"))
+	redactURL(child(child(&root, "target"), "metrics_url"))
 	for _, l := range child(&root, "levels").Content {
 		l.Style = yaml.FlowStyle
 	}

@@ -32,12 +32,12 @@ type (
 		extraBody                               value[map[string]any]
 	}
 	rawTarget struct {
-		name, url, model, metricsURL, healthURL, engine, ipFamily, arrival value[string]
-		workloads                                                          value[[]value[string]]
-		pace                                                               rawPace
-		maxInFlight                                                        value[int]
-		labels                                                             value[map[string]string]
-		client                                                             value[promconfig.HTTPClientConfig]
+		name, url, apiPath, host, model, metricsURL, healthURL, engine, ipFamily, arrival value[string]
+		workloads                                                                         value[[]value[string]]
+		pace                                                                              rawPace
+		maxInFlight                                                                       value[int]
+		labels                                                                            value[map[string]string]
+		client                                                                            value[promconfig.HTTPClientConfig]
 	}
 	rawSLO struct {
 		name, indicator    value[string]
@@ -108,6 +108,8 @@ func targetFields() []field[rawTarget] {
 	before := []field[rawTarget]{
 		{key: "name", kind: "<string>", def: "host:port of url", read: into(name, func(t *rawTarget) *value[string] { return &t.name })},
 		{key: "url", kind: "<url>", required: true, read: into(scalar, func(t *rawTarget) *value[string] { return &t.url })},
+		{key: "api_path", kind: "<path>", def: "/v1, or what url ends in", read: into(apiPath, func(t *rawTarget) *value[string] { return &t.apiPath })},
+		{key: "host", kind: "<string>", def: "host of url", read: into(host, func(t *rawTarget) *value[string] { return &t.host })},
 		{key: "model", kind: "<string>", def: "the first that the server lists", read: into(name, func(t *rawTarget) *value[string] { return &t.model })},
 		{key: "workloads", kind: "[<string>, ...]", def: "all", read: into(names(name), func(t *rawTarget) *value[[]value[string]] { return &t.workloads })},
 	}
@@ -116,7 +118,7 @@ func targetFields() []field[rawTarget] {
 		{key: "max_in_flight", kind: "<int>", def: "as in the workload", read: into(integer(1, MaxInFlightCap), func(t *rawTarget) *value[int] { return &t.maxInFlight })},
 		{key: "metrics_url", kind: "<url>", def: "url with /metrics", read: into(scalar, func(t *rawTarget) *value[string] { return &t.metricsURL })},
 		{key: "health_url", kind: "<url>", def: "url with /health", read: into(scalar, func(t *rawTarget) *value[string] { return &t.healthURL })},
-		{key: "engine", kind: "<engine>", def: v.Engine, read: into(enum("auto", "vllm", "sglang", "llamacpp"), func(t *rawTarget) *value[string] { return &t.engine })},
+		{key: "engine", kind: "<engine>", def: v.Engine, read: into(enum(Engines()...), func(t *rawTarget) *value[string] { return &t.engine })},
 		{key: "labels", kind: "<labels>", read: into(labels, func(t *rawTarget) *value[map[string]string] { return &t.labels })},
 		{key: "ip_family", kind: "<ip_family>", def: v.IPFamily, read: into(enum("any", "ipv4", "ipv6"), func(t *rawTarget) *value[string] { return &t.ipFamily })},
 		{key: "http_client_config", kind: "<http_client_config>", read: into(httpClient, func(t *rawTarget) *value[promconfig.HTTPClientConfig] { return &t.client })},

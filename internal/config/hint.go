@@ -37,6 +37,8 @@ func foreignKeys() map[string]string {
 		"api_key":         "write http_client_config: {authorization: {credentials_file: FILE}}",
 		"api_key_file":    "write http_client_config: {authorization: {credentials_file: FILE}}",
 		"token":           "write http_client_config: {authorization: {credentials_file: FILE}}",
+		"base_url":        "write url",
+		"base_path":       "write api_path",
 		"headers":         "write http_client_config: {http_headers: {NAME: {values: [VALUE]}}}",
 		"max_tokens":      "write output_tokens",
 		"scrape_interval": "write interval",
@@ -47,7 +49,7 @@ func foreignKeys() map[string]string {
 // nearHint proposes the allowed word that is nearest to word, if one is near enough to be meant.
 func nearHint(word string, allowed []string) string {
 	best, least := "", max(1, utf8.RuneCountInString(word)/3)+1
-	for _, a := range allowed {
+	for _, a := range allowed[:min(len(allowed), 1000)] {
 		if n := distance(fold(word), fold(a)); n < least {
 			best, least = a, n
 		}
@@ -63,11 +65,14 @@ func fold(s string) string {
 	return strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(s))
 }
 
+// maxTypo is the length in letters beyond which nobody compares words.
+const maxTypo = 64
+
 // distance is the number of letters to insert, delete, replace or swap with a neighbour to make b from a
 // (optimal string alignment). Words too long to be anybody's typing error are infinitely far.
 func distance(a, b string) int {
 	s, t := []rune(a), []rune(b)
-	if len(s) > maxName || len(t) > maxName {
+	if len(s) > maxTypo || len(t) > maxTypo {
 		return math.MaxInt
 	}
 	var older, old []int

@@ -27,6 +27,7 @@ func httpClient(d *decoder, key string, n *yaml.Node) (promconfig.HTTPClientConf
 		}
 	}
 	c.SetDirectory(filepath.Dir(d.file))
+	d.filesOf(n, key, filepath.Dir(d.file))
 	// The library's defaults are for clients that scrape.
 	c.FollowRedirects, c.EnableHTTP2 = false, false
 	return c, len(d.problems) == before
@@ -68,8 +69,13 @@ func (d *decoder) conform(key string, n *yaml.Node, t reflect.Type) {
 			d.problem(n, key, "must be true or false")
 		}
 	case t.Kind() == reflect.String:
-		if s, ok := scalar(d, key, n); ok && strings.ContainsAny(s, "\r\n\x00") && strings.Contains(key, ".http_headers.") {
+		s, ok := scalar(d, key, n)
+		switch {
+		case !ok || !strings.ContainsAny(s, "\r\n\x00"):
+		case strings.Contains(key, ".http_headers."):
 			d.problem(n, key, "a header value has one line")
+		case strings.HasSuffix(key, "credentials"), strings.HasSuffix(key, "bearer_token"), strings.HasSuffix(key, "_file"):
+			d.problem(n, key, "must have one line")
 		}
 	default: // any value: claims of a token
 		jsonValue(d, key, n)
@@ -102,7 +108,7 @@ func (d *decoder) conformMapping(key string, n *yaml.Node, t reflect.Type) {
 		elem, ok := known[name.Value]
 		switch {
 		case !ok && rest == nil:
-			d.hinted(name, at, nearHint(name.Value, sortedKeys(known)), "unknown key")
+			d.hinted(name, at, d.near(name.Value, sortedKeys(known)), "unknown key")
 			continue
 		case !ok:
 			elem = rest
@@ -127,6 +133,8 @@ func (d *decoder) headerName(key string, n *yaml.Node) {
 	case !strings.Contains(key, "http_headers."):
 	case !token.MatchString(n.Value):
 		d.problem(n, key, "is not a header name")
+	case strings.EqualFold(n.Value, "Host"):
+		d.hinted(n, key, "write host in the target", "this header belongs to the request, not to the client")
 	case strings.EqualFold(n.Value, "X-Request-Id"), strings.EqualFold(n.Value, "Accept"):
 		d.problem(n, key, "the prober sets this header itself")
 	}

@@ -71,7 +71,7 @@ func TestUnreadableFilesNamePathAndReason(t *testing.T) {
 		{"missing", filepath.Join(dir, "nope.yml"), fs.ErrNotExist, "nope.yml: no such file or directory"},
 		{"a folder", dir, nil, dir + ": is a directory"},
 		{"no permission", locked, fs.ErrPermission, "locked.yml: permission denied"},
-		{"too large", "/dev/zero", nil, "/dev/zero is larger than 16 MiB"},
+		{"too large", "/dev/zero", nil, "/dev/zero is larger than 4 MiB"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func enum(words ...string) reader[string] {
 	return func(d *decoder, key string, n *yaml.Node) (string, bool) {
 		s, ok := scalar(d, key, n)
 		if ok && !slices.Contains(words, s) {
-			d.hinted(n, key, nearHint(s, words), "%q is not one of %s", clip(s), strings.Join(words, ", "))
+			d.hinted(n, key, d.near(s, words), "%q is not one of %s", clip(s), strings.Join(words, ", "))
 			return "", false
 		}
 		return s, ok
@@ -160,13 +160,15 @@ func names(read reader[string]) reader[[]value[string]] {
 			return nil, false
 		}
 		list := []value[string]{}
+		seen := make(map[string]bool)
 		for i, item := range n.Content {
 			at := fmt.Sprintf("%s[%d]", key, i)
 			s, ok := read(d, at, item)
-			if ok && slices.ContainsFunc(list, func(v value[string]) bool { return v.v == s }) {
+			if ok && seen[s] {
 				d.problem(item, at, "%q stands in the list already", clip(s))
 				ok = false
 			}
+			seen[s] = seen[s] || ok
 			list = append(list, value[string]{v: s, at: item, bad: !ok})
 		}
 		return list, true
@@ -210,6 +212,10 @@ func entries[T any](fields func() []field[T]) reader[[]entry[T]] {
 			d.problem(n, key, `must be a list, each item with "- " before it, not %s`, article(n))
 			return nil, false
 		}
+		if most := maxEntries(key); len(n.Content) > most {
+			d.problem(n, key, "has %d items, and may have at most %d", len(n.Content), most)
+			return nil, false
+		}
 		var list []entry[T]
 		for i, item := range n.Content {
 			e := entry[T]{at: item, key: fmt.Sprintf("%s[%d]", key, i)}
@@ -242,9 +248,18 @@ func labels(d *decoder, key string, n *yaml.Node) (map[string]string, bool) {
 		case slices.Contains(ReservedLabels(), name.Value):
 			d.problem(name, at, "is a reserved label name")
 		}
+		if len(name.Value) > maxName {
+			d.problem(name, at, "a label name must have at most %d bytes, not %d", maxName, len(name.Value))
+		}
 		if s, ok := scalar(d, at, child); ok {
+			if len(s) > maxName {
+				d.problem(child, at, "a label value must have at most %d bytes, not %d: every series of the target repeats it", maxName, len(s))
+			}
 			out[name.Value] = s
 		}
+	}
+	if len(out) > maxLabels {
+		d.problem(n, key, "must be at most %d labels, not %d: every series of the target repeats them", maxLabels, len(out))
 	}
 	return out, true
 }
@@ -310,6 +325,9 @@ func jsonObject(d *decoder, key string, n *yaml.Node) (any, bool) {
 }
 
 func jsonScalar(d *decoder, key string, n *yaml.Node) (any, bool) {
+	if d.ambiguous(n, key) {
+		return nil, false
+	}
 	switch n.ShortTag() {
 	case "!!str", "!!timestamp":
 		return n.Value, true

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -102,11 +103,19 @@ func uniqueName(urls []string, i int) string {
 	}
 	for j, other := range urls {
 		o, _, msg, _ := baseURL(other)
-		if j != i && msg == "" && hostPort(o) == hostPort(u) && o.String() != u.String() {
-			return u.String()
+		if j != i && msg == "" && hostPort(o) == hostPort(u) && placeOf(o) != placeOf(u) {
+			return placeOf(u)
 		}
 	}
 	return ""
+}
+
+// placeOf is the address of a server, without the path of its API where that is the usual one.
+func placeOf(u *url.URL) string {
+	if root, apiPath := splitAPI(u); apiPath == defaultAPIPath {
+		return root.String()
+	}
+	return u.String()
 }
 
 // exactly writes d as Prometheus does, or as Go does if that would lose something.

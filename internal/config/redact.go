@@ -68,6 +68,8 @@ type (
 	pageTarget struct {
 		Name        string   `yaml:"name"`
 		URL         string   `yaml:"url"`
+		APIPath     string   `yaml:"api_path"`
+		Host        string   `yaml:"host,omitempty"`
 		Model       string   `yaml:"model,omitempty"`
 		Workloads   []string `yaml:"workloads,flow"`
 		pagePace    `yaml:",inline"`
@@ -98,7 +100,7 @@ func pageOf(t *Target, g Global) pageTarget {
 		first = t.Plans[0]
 	}
 	p := pageTarget{
-		Name: t.Name, URL: t.URL.String(), Model: t.Model,
+		Name: t.Name, URL: t.URL.String(), APIPath: t.APIPath, Host: t.Host, Model: t.Model,
 		pagePace:   pagePace{model.Duration(first.Interval), model.Duration(first.Timeout), model.Duration(first.StallTimeout), t.Warmup, model.Duration(t.RelayInterval)},
 		MetricsURL: written(t.MetricsNamed, t.MetricsURL), HealthURL: written(t.HealthNamed, t.HealthURL),
 		Engine: t.Engine, Labels: t.Labels, IPFamily: t.IPFamily, Client: t.HTTPClientConfig,

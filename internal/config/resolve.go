@@ -1,7 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"net"
 	"net/url"
 	"reflect"
 	"slices"
@@ -47,37 +50,56 @@ func (d *decoder) pace(key string, raw rawPace, inherited Global) Global {
 func perHour(interval time.Duration) float64 { return float64(time.Hour) / float64(interval) }
 
 // defaultWorkload is the name of a workload that sets nothing.
-func defaultWorkload() string { return workload(rawWorkload{}).Name }
+func defaultWorkload() string { return workload(rawWorkload{}, bareWorkload()).Name }
 
-// workload fills in the defaults.
-func workload(raw rawWorkload) *Workload {
+// bareWorkload is what a workload of a configuration inherits from.
+func bareWorkload() *Workload {
 	v := Defaults()
-	w := &Workload{
-		API:            raw.api.or(v.API),
-		PromptTokens:   raw.promptTokens.or(v.PromptTokens),
-		OutputTokens:   raw.outputTokens.or(v.OutputTokens),
-		Arrival:        raw.arrival.or(v.Arrival),
-		Seed:           raw.seed.or(v.Seed),
-		Temperature:    raw.temperature.or(v.Temperature),
-		MaxInFlight:    raw.maxInFlight.or(0),
-		MaxTokensField: raw.maxTokensField.or(v.MaxTokensField),
-		DropFields:     texts(raw.dropFields.or(nil)),
-		ExtraBody:      raw.extraBody.or(nil),
+	return &Workload{
+		API: v.API, PromptTokens: v.PromptTokens, OutputTokens: v.OutputTokens, Arrival: v.Arrival, Seed: v.Seed,
+		Temperature: v.Temperature, MaxTokensField: v.MaxTokensField,
 	}
-	w.Name = raw.name.or(fmt.Sprintf("%s-%d-%d", w.API, w.PromptTokens, w.OutputTokens))
+}
+
+// workload fills in what it inherits from base.
+func workload(raw rawWorkload, base *Workload) *Workload {
+	w := &Workload{
+		API:            raw.api.or(base.API),
+		PromptTokens:   raw.promptTokens.or(base.PromptTokens),
+		OutputTokens:   raw.outputTokens.or(base.OutputTokens),
+		Arrival:        raw.arrival.or(base.Arrival),
+		Seed:           raw.seed.or(base.Seed),
+		Temperature:    raw.temperature.or(base.Temperature),
+		MaxInFlight:    raw.maxInFlight.or(base.MaxInFlight),
+		MaxTokensField: raw.maxTokensField.or(base.MaxTokensField),
+		DropFields:     base.DropFields,
+		ExtraBody:      maps.Clone(raw.extraBody.or(base.ExtraBody)),
+	}
+	if raw.dropFields.at != nil {
+		w.DropFields = texts(raw.dropFields.or(nil))
+	}
+	derived := fmt.Sprintf("%s-%d-%d", w.API, w.PromptTokens, w.OutputTokens)
+	if base.Name != "" && w.API == base.API && w.PromptTokens == base.PromptTokens && w.OutputTokens == base.OutputTokens {
+		derived = base.Name
+	}
+	w.Name = raw.name.or(derived)
 	const thinking = "chat_template_kwargs"
+	off := map[string]any{"enable_thinking": false}
+	if raw.extraBody.at == nil && reflect.DeepEqual(w.ExtraBody[thinking], off) {
+		delete(w.ExtraBody, thinking) // nobody's word but the default below
+	}
 	if _, set := w.ExtraBody[thinking]; !set && w.API == "chat" && !slices.Contains(w.DropFields, thinking) {
 		if w.ExtraBody == nil {
 			w.ExtraBody = make(map[string]any)
 		}
-		w.ExtraBody[thinking] = map[string]any{"enable_thinking": false}
+		w.ExtraBody[thinking] = off
 	}
 	return w
 }
 
 func (d *decoder) workloads(raw value[[]entry[rawWorkload]]) []*Workload {
 	if raw.at == nil || raw.at.ShortTag() == "!!null" {
-		return []*Workload{workload(rawWorkload{})}
+		return []*Workload{workload(rawWorkload{}, bareWorkload())}
 	}
 	if !raw.bad && len(raw.v) == 0 {
 		d.problem(raw.at, "workloads", "lists no workload: leave the key out for %s", defaultWorkload())
@@ -85,7 +107,7 @@ func (d *decoder) workloads(raw value[[]entry[rawWorkload]]) []*Workload {
 	var list []*Workload
 	seen := make(map[string]entry[rawWorkload])
 	for _, e := range raw.v {
-		w := workload(e.raw)
+		w := workload(e.raw, bareWorkload())
 		d.workloadRules(e.key, e.raw)
 		if first, ok := seen[w.Name]; ok {
 			d.problem(named(e.raw.name, e.at), e.key+".name", "%q is the name of %s already", clip(w.Name), d.same(first.at, first.key))
@@ -99,8 +121,8 @@ func (d *decoder) workloads(raw value[[]entry[rawWorkload]]) []*Workload {
 
 // workloadRules reports keys of a workload that do not fit together.
 func (d *decoder) workloadRules(key string, raw rawWorkload) {
-	if w := workload(raw); w.API == "completions" && w.MaxTokensField == "max_completion_tokens" {
-		d.problem(raw.maxTokensField.at, key+".max_tokens_field", "completions know max_tokens only")
+	if w := workload(raw, d.baseWorkload()); w.API == "completions" && w.MaxTokensField == "max_completion_tokens" {
+		d.problem(cmp.Or(raw.maxTokensField.at, raw.api.at), key+".max_tokens_field", "completions know max_tokens only")
 	}
 	for i, item := range raw.dropFields.or(nil) {
 		if _, set := raw.extraBody.or(nil)[item.v]; set && !item.bad {
@@ -128,11 +150,13 @@ func (d *decoder) targets(raw rawConfig, c *Config) []*Target {
 		t := d.target(e, c)
 		list = append(list, t)
 		if t.URL != nil {
-			place := fmt.Sprintf("%q %q %q %q %q", t.URL.Scheme, hostPort(t.URL), t.URL.EscapedPath(), t.Model, t.IPFamily)
-			twin := slices.IndexFunc(twins[place], func(j int) bool { return sameRequests(t, list[j]) })
+			place := fmt.Sprintf("%q %q %q %q %q %q", t.URL.Scheme, hostPort(t.URL), t.URL.EscapedPath()+t.APIPath, t.Host, t.Model, t.IPFamily)
+			there := twins[place]
+			there = there[max(0, len(there)-maxTwins):]
+			twin := slices.IndexFunc(there, func(j int) bool { return sameRequests(t, list[j]) })
 			twins[place] = append(twins[place], i)
 			if twin >= 0 {
-				first := raw.targets.v[twins[place][twin]]
+				first := raw.targets.v[there[twin]]
 				d.problem(e.raw.url.at, e.key+".url", "sends the same requests as %s", d.same(first.raw.url.at, first.key))
 				continue // of the same name too, if they have none of their own
 			}
@@ -145,6 +169,9 @@ func (d *decoder) targets(raw rawConfig, c *Config) []*Target {
 	}
 	return list
 }
+
+// maxTwins bounds how many targets before it at the same address a target is compared with.
+const maxTwins = 100
 
 func (d *decoder) nameTaken(e, first entry[rawTarget], name string) {
 	hint := ""
@@ -169,6 +196,7 @@ func (d *decoder) target(e entry[rawTarget], c *Config) *Target {
 	pace := d.pace(e.key, raw.pace, c.Global)
 	t := &Target{
 		Name:             raw.name.or(""),
+		Host:             raw.host.or(""),
 		Model:            raw.model.or(""),
 		Warmup:           pace.Warmup,
 		RelayInterval:    pace.RelayInterval,
@@ -186,12 +214,15 @@ func (d *decoder) target(e entry[rawTarget], c *Config) *Target {
 		d.hinted(raw.url.at, e.key+".url", hint, "%s", msg)
 		return t
 	}
-	t.URL = u
+	t.URL, t.APIPath = d.base(e, u)
+	u = t.URL
 	if t.Name == "" {
 		t.Name = hostPort(u)
 	}
 	d.userinfo(e, t, user)
 	t.MetricsNamed, t.HealthNamed = raw.metricsURL.at != nil, raw.healthURL.at != nil
+	d.hostRules(e, t)
+	d.proxyDoubts(e, t)
 	t.MetricsURL = d.page(e.key+".metrics_url", raw.metricsURL, u, "metrics")
 	if t.MetricsURL == "" && raw.healthURL.or("") != "" {
 		d.problem(raw.healthURL.at, e.key+".health_url", `needs the relay, which metrics_url: "" switches off`)
@@ -199,6 +230,47 @@ func (d *decoder) target(e entry[rawTarget], c *Config) *Target {
 		t.HealthURL = d.page(e.key+".health_url", raw.healthURL, u, "health")
 	}
 	return t
+}
+
+// base tells the root of a server from the path of its API.
+func (d *decoder) base(e entry[rawTarget], u *url.URL) (root *url.URL, apiPath string) {
+	root, apiPath = splitAPI(u)
+	set := e.raw.apiPath
+	if set.at == nil || set.bad {
+		return root, apiPath
+	}
+	if root != u {
+		d.doubt(set.at, e.key+".api_path", "comes behind the whole path of url, which ends in %q already", clip(apiPath))
+	}
+	return u, set.v
+}
+
+// hostRules reports a host that would not do what it says.
+func (d *decoder) hostRules(e entry[rawTarget], t *Target) {
+	if proxy := t.HTTPClientConfig.ProxyConfig; t.Host != "" && t.URL.Scheme == "http" && (proxy.ProxyFromEnvironment || proxy.ProxyURL.URL != nil) {
+		d.problem(e.raw.host.at, e.key+".host", "cannot go with a proxy for http://: the proxy would be asked for this host in place of that of url")
+	}
+}
+
+// proxyDoubts points out a target that goes past its proxy. Where exceptions are named at all, loopback addresses are
+// some, whatever is named (golang.org/x/net/http/httpproxy).
+func (d *decoder) proxyDoubts(e entry[rawTarget], t *Target) {
+	proxy := t.HTTPClientConfig.ProxyConfig
+	host := t.URL.Hostname()
+	ip := net.ParseIP(host)
+	if host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return
+	}
+	exceptions := strings.FieldsFunc(proxy.NoProxy, func(r rune) bool { return r == ',' || r == ' ' })
+	told := slices.ContainsFunc(exceptions, func(x string) bool { return x == "*" || x == host || strings.HasPrefix(x, host+":") })
+	key, way := "no_proxy", "with any no_proxy a loopback address never goes through proxy_url"
+	switch {
+	case proxy.ProxyFromEnvironment:
+		key, way = "proxy_from_environment", "a loopback address never goes through the environment's proxy"
+	case proxy.NoProxy == "" || told:
+		return
+	}
+	d.doubt(child(e.raw.client.at, key), e.key+".http_client_config."+key, "target %q is asked directly: %s", clip(t.Name), way)
 }
 
 // userinfo makes basic authentication of the user information in the URL of t.
@@ -243,6 +315,12 @@ func (d *decoder) plans(e entry[rawTarget], workloads []*Workload, pace Global) 
 			}
 		}
 	}
+	if d.plansMade += len(chosen); d.plansMade > maxPlans {
+		if d.plansMade-len(chosen) <= maxPlans {
+			d.problem(e.at, e.key, "with the targets before it runs more than %d workloads", maxPlans)
+		}
+		return nil
+	}
 	var plans []Plan
 	for _, w := range chosen {
 		derived := MaxInFlight(pace.Timeout, pace.Interval)
@@ -277,9 +355,13 @@ func (d *decoder) references(list value[[]value[string]], key, what string, know
 	if len(list.v) == 0 {
 		d.problem(list.at, key, "lists no %s: leave the key out for all", what)
 	}
+	there := make(map[string]bool, len(known))
+	for _, name := range known {
+		there[name] = true
+	}
 	for i, item := range list.v {
-		if !item.bad && !slices.Contains(known, item.v) {
-			d.hinted(item.at, fmt.Sprintf("%s[%d]", key, i), nearHint(item.v, known), "there is no %s %q", what, clip(item.v))
+		if !item.bad && !there[item.v] {
+			d.hinted(item.at, fmt.Sprintf("%s[%d]", key, i), d.near(item.v, known), "there is no %s %q", what, clip(item.v))
 		}
 	}
 }
@@ -293,7 +375,7 @@ func (d *decoder) unused(raw rawConfig, c *Config) {
 		}
 	}
 	for _, e := range raw.workloads.v {
-		if name := workload(e.raw).Name; len(c.Targets) > 0 && !used[name] {
+		if name := workload(e.raw, bareWorkload()).Name; len(c.Targets) > 0 && !used[name] {
 			d.doubt(e.at, e.key, "no target runs workload %q", clip(name))
 		}
 	}

@@ -52,11 +52,7 @@ func (d *decoder) slo(e entry[rawSLO], raw rawConfig, c *Config) SLO {
 	}
 	d.threshold(e, s)
 	if !raw.targets.bad {
-		var known []string
-		for _, t := range c.Targets {
-			known = append(known, t.Name)
-		}
-		d.references(e.raw.targets, e.key+".targets", "target", known)
+		d.references(e.raw.targets, e.key+".targets", "target", targetNames(e.raw.targets, c.Targets))
 	}
 	if !raw.workloads.bad {
 		d.references(e.raw.workloads, e.key+".workloads", "workload", workloadNames(c.Workloads))
@@ -65,6 +61,17 @@ func (d *decoder) slo(e entry[rawSLO], raw rawConfig, c *Config) SLO {
 		d.doubt(e.raw.objective.at, e.key+".objective", "%v per cent: was %v meant?", shift(s.Objective, 2), shift(s.Objective, 4))
 	}
 	return s
+}
+
+// targetNames lists the targets that a list may name; nothing where there is no list.
+func targetNames(list value[[]value[string]], targets []*Target) (names []string) {
+	if list.at == nil {
+		return nil
+	}
+	for _, t := range targets {
+		names = append(names, t.Name)
+	}
+	return names
 }
 
 // threshold checks that an SLO has a threshold if, and only if, its indicator is a time.
@@ -89,9 +96,16 @@ func isGap(indicator string) bool { return indicator == "itl_p95" || indicator =
 func (d *decoder) judge(c *Config, s SLO, at *yaml.Node, key string) {
 	covered, mute, rare := 0, 0, 0
 	var muteCase, rareCase string
+	targets := make(map[string]bool, len(s.Targets))
+	for _, name := range s.Targets {
+		targets[name] = true
+	}
 	for _, t := range c.Targets {
+		if len(targets) > 0 && !targets[t.Name] {
+			continue
+		}
 		for _, p := range t.Plans {
-			if !s.Covers(t.Name, p.Workload.Name) {
+			if !among(s.Workloads, p.Workload.Name) {
 				continue
 			}
 			covered++

@@ -1,12 +1,16 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // parseURL returns the URL in text, or what is wrong with it and a hint. Neither repeats the text if it
@@ -35,7 +39,7 @@ func parseURL(text string, schemes ...string) (u *url.URL, msg, hint string) {
 	return u, "", ""
 }
 
-// baseURL returns the normal form of a server's address and the user information that it held.
+// baseURL returns the normal form of a server's address, its path still whole, and the user information that it held.
 func baseURL(text string) (u *url.URL, user *url.Userinfo, msg, hint string) {
 	u, msg, hint = parseURL(text, "http", "https")
 	if msg != "" {
@@ -45,16 +49,90 @@ func baseURL(text string) (u *url.URL, user *url.Userinfo, msg, hint string) {
 		return nil, nil, "must have no query", "headers go into http_client_config: {http_headers: ...}"
 	}
 	path := strings.TrimRight(u.EscapedPath(), "/")
+	if endpoint := endpointOf(path); endpoint != "" {
+		return nil, nil, fmt.Sprintf("must be the base of the server, without %q", endpoint), ""
+	}
+	user, u.User = u.User, nil
+	setPath(u, path)
+	return u, user, "", ""
+}
+
+// endpointOf returns the endpoint that a path ends in, if it is one rather than the base of all.
+func endpointOf(path string) string {
 	for _, endpoint := range []string{"/chat/completions", "/completions", "/models", "/metrics", "/health"} {
 		if strings.HasSuffix(path, endpoint) {
-			return nil, nil, fmt.Sprintf("must be the base of the server, without %q", endpoint), ""
+			return endpoint
 		}
 	}
-	path = strings.TrimRight(strings.TrimSuffix(path, "/v1"), "/")
-	user, u.User = u.User, nil
+	return ""
+}
+
+// setPath gives u an escaped path.
+func setPath(u *url.URL, path string) {
 	u.RawPath = path
 	u.Path, _ = url.PathUnescape(path) // came from EscapedPath
-	return u, user, "", ""
+}
+
+// Elements of a path by which the path of an API is told from where a server is: a version, such as v1, v3 or
+// v1beta1; and what providers put behind one for their OpenAI-compatible API.
+var (
+	versionElement = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]*)?$`)
+	compatElement  = regexp.MustCompile(`^open(ai|api)$`)
+)
+
+// splitAPI takes the path of the API off the address of a server: its last element if that is a version; from the last
+// version on, if the last element is openai or openapi. Without either the API is below /v1.
+func splitAPI(u *url.URL) (root *url.URL, apiPath string) {
+	elements := strings.Split(u.EscapedPath(), "/")
+	last := len(elements) - 1
+	from := last
+	if compatElement.MatchString(elements[last]) {
+		for from >= 0 && !versionElement.MatchString(elements[from]) {
+			from--
+		}
+	}
+	if from < 0 || !versionElement.MatchString(elements[from]) {
+		return u, defaultAPIPath
+	}
+	cut := *u
+	setPath(&cut, strings.TrimRight(strings.Join(elements[:from], "/"), "/"))
+	return &cut, "/" + strings.Join(elements[from:], "/")
+}
+
+// apiPath reads the path of an API below the url of its server. "/" is none.
+func apiPath(d *decoder, key string, n *yaml.Node) (string, bool) {
+	s, ok := scalar(d, key, n)
+	if !ok {
+		return "", false
+	}
+	u, err := url.Parse(s)
+	path := strings.TrimRight(s, "/")
+	switch {
+	case len(s) > maxName:
+		d.problem(n, key, "must have at most %d bytes, not %d", maxName, len(s))
+	case !strings.HasPrefix(s, "/"):
+		d.hinted(n, key, fmt.Sprintf("did you mean %q?", clip("/"+s)), "must begin with a slash: it is a path below url")
+	case err != nil, u.Host != "", u.EscapedPath() != s, strings.Contains(path, "//"):
+		d.problem(n, key, "is not a path")
+	case strings.HasSuffix(path, "/completions"):
+		d.problem(n, key, "must be the path of the API, without %q", endpointOf(path))
+	default:
+		return cmp.Or(path, "/"), true
+	}
+	return "", false
+}
+
+// hostHeader is a host with or without a port, as the header Host has it.
+var hostHeader = regexp.MustCompile(`^([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+
+// host reads the value of a header Host.
+func host(d *decoder, key string, n *yaml.Node) (string, bool) {
+	s, ok := name(d, key, n)
+	if ok && !hostHeader.MatchString(s) {
+		d.problem(n, key, "is not the name of a host, with or without a port")
+		return "", false
+	}
+	return s, ok
 }
 
 // pageURL checks the address of a page that is read beside the probes.

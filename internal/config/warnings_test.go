@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+// asItStands is said of a value that looks as if it were to be replaced.
+const asItStands = "is taken as it stands: no variable, command or template is replaced in this file; a secret goes into a file that credentials_file, password_file or files of a header name"
+
 func TestWarnings(t *testing.T) {
 	tests := []struct {
 		name, text string
@@ -67,6 +70,34 @@ func TestWarnings(t *testing.T) {
 			"workload that nobody runs", "workloads: [{name: x}, {name: y}]\ntargets: [{url: 'http://h', workloads: [y]}]",
 			[]string{`config.yml:1: workloads[0]: no target runs workload "x"`},
 		},
+		{
+			"placeholders of other programs",
+			"workloads: [{name: w, extra_body: {a: '${B}', chat_template: '{{ messages }}', price: 'US$5 (net)'}}]\ntargets:\n- {name: '{{ .Name }}', url: 'http://h', model: $MODEL, labels: {site: 'x-$(hostname)'}}\n- {name: cost$5, url: 'http://i', http_client_config: {authorization: {credentials: '${API_KEY:-SECRET}'}}}",
+			[]string{
+				"config.yml:1: workloads[0].extra_body.a: " + asItStands,
+				"config.yml:3: targets[0].name: " + asItStands,
+				"config.yml:3: targets[0].model: " + asItStands,
+				"config.yml:3: targets[0].labels.site: " + asItStands,
+				"config.yml:4: targets[1].http_client_config.authorization.credentials: " + asItStands,
+			},
+		},
+		{
+			"loopback past its proxy", `
+targets:
+- {name: a, url: 'http://127.0.0.1:1', http_client_config: {proxy_url: 'http://p', no_proxy: x.example}}
+- {name: b, url: 'https://localhost:2', http_client_config: {proxy_url: 'http://p', no_proxy: '10.0.0.0/8'}}
+- {name: c, url: 'http://[::1]:3', http_client_config: {proxy_from_environment: true}}
+- {name: d, url: 'http://127.0.0.1:4', http_client_config: {proxy_url: 'http://p'}}
+- {name: e, url: 'http://127.0.0.1:5', http_client_config: {proxy_url: 'http://p', no_proxy: '127.0.0.1,x'}}
+- {name: f, url: 'http://h', http_client_config: {proxy_url: 'http://p', no_proxy: x}}
+- {name: g, url: 'http://127.1.2.3', http_client_config: {proxy_url: 'http://p', no_proxy: '127.0.0.1'}}`,
+			[]string{
+				`config.yml:3: targets[0].http_client_config.no_proxy: target "a" is asked directly: with any no_proxy a loopback address never goes through proxy_url`,
+				`config.yml:4: targets[1].http_client_config.no_proxy: target "b" is asked directly: with any no_proxy a loopback address never goes through proxy_url`,
+				`config.yml:5: targets[2].http_client_config.proxy_from_environment: target "c" is asked directly: a loopback address never goes through the environment's proxy`,
+				`config.yml:9: targets[6].http_client_config.no_proxy: target "g" is asked directly: with any no_proxy a loopback address never goes through proxy_url`,
+			},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,9 +136,9 @@ targets:
 		return out
 	}
 	want := []string{
-		`target "a": authorization.credentials_file: open DIR/key.txt: no such file or directory`,
-		`target "c": tls_config.ca_file: read DIR: is a directory`,
-		`target "c": http_headers.X-A.files: DIR/header.txt is empty`,
+		`DIR/config.yml:3: targets[0].http_client_config.authorization.credentials_file: open DIR/key.txt: no such file or directory; until the file is there, probes of the target fail as auth`,
+		`DIR/config.yml:5: targets[2].http_client_config.tls_config.ca_file: read DIR: is a directory; until the file is there, probes of the target fail as tls`,
+		`DIR/config.yml:5: targets[2].http_client_config.http_headers.X-A.files: DIR/header.txt is empty`,
 	}
 	if diff := cmp.Diff(want, warnings()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -119,5 +150,41 @@ targets:
 	}
 	if diff := cmp.Diff(want[1:2], warnings()); diff != "" {
 		t.Errorf("after the files came (-want +got):\n%s", diff)
+	}
+}
+
+// What would be sent, or could not be, is told by the name of the file; its content is not.
+func TestWarningsLookIntoFiles(t *testing.T) {
+	const certificate = "-----BEGIN CERTIFICATE-----\nSECRET\n-----END CERTIFICATE-----\n"
+	for _, c := range []struct{ name, client, content, want string }{
+		{"a key", "authorization: {credentials_file: F}", "SECRET\n", ""},
+		{"spaces are cut off", "authorization: {credentials_file: F}", " SECRET\r\n\r\n", ""},
+		{"byte order mark", "authorization: {credentials_file: F}", "\xEF\xBB\xBFSECRET", "begins with a byte order mark, which would be sent: save it as UTF-8 without one"},
+		{"UTF-16 with its little end first", "authorization: {credentials_file: F}", "\xFF\xFES\x00E\x00", "begins with a byte order mark"},
+		{"UTF-16 with its big end first", "bearer_token_file: F", "\xFE\xFF\x00S\x00E", "begins with a byte order mark"},
+		{"UTF-16 without a mark", "authorization: {credentials_file: F}", "S\x00E\x00", "has control characters: a header has none"},
+		{"two keys", "authorization: {credentials_file: F}", "SECRET\nSECRET\n", "has several lines, and is used whole: a header has one line"},
+		{"a header", "http_headers: {X-A: {files: [F]}}", "SECRET\x07", "has control characters: a header has none"},
+		{"a password", "basic_auth: {username: u, password_file: F}", "\xEF\xBB\xBFSECRET", "begins with a byte order mark"},
+		{"only spaces", "authorization: {credentials_file: F}", " \n", "is empty"},
+		{"the scheme again", "authorization: {credentials_file: F}", "Bearer SECRET\n", `begins with "Bearer ", which is added anyway: it holds the key alone`},
+		{"not a key", "authorization: {credentials_file: F}", strings.Repeat("SECRET", 20000), "is larger than 64 KiB: is it the right file?"},
+		{"an authority", "tls_config: {ca_file: F}", certificate, ""},
+		{"an authority behind a mark", "tls_config: {ca_file: F}", "\xEF\xBB\xBF" + certificate, "begins with a byte order mark"},
+		{"an authority in DER", "tls_config: {ca_file: F}", "\x30\x82SECRET", "holds no PEM block"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "file")
+			if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := mustParse(t, "targets:\n- {url: 'http://h', http_client_config: {"+strings.ReplaceAll(c.client, "F", file)+"}}").Warnings()
+			if all := strings.Join(got, "\n"); strings.Contains(all, "SECRET") || c.want == "" && all != "" {
+				t.Errorf("%q", all)
+			}
+			if c.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], "config.yml:2: targets[0].http_client_config.") || !strings.Contains(got[0], file+" "+c.want)) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }

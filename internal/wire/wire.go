@@ -14,7 +14,7 @@ import (
 // Target is a target as the prober takes it.
 func Target(t config.Target) prober.Target {
 	p := prober.Target{
-		Name: t.Name, URL: t.URL, Model: t.Model, Warmup: t.Warmup,
+		Name: t.Name, URL: t.URL, APIPath: t.APIPath, Host: t.Host, Model: t.Model, Warmup: t.Warmup,
 		IPFamily: prober.IPFamily(t.IPFamily), HTTP: t.HTTPClientConfig,
 	}
 	for _, plan := range t.Plans {
@@ -35,7 +35,7 @@ func Target(t config.Target) prober.Target {
 // Relay is a target as the relay takes it: its addresses and how it is reached. The error is about an address.
 func Relay(t config.Target, dial prober.DialFunc) (collector.RelayConfig, error) {
 	c := collector.RelayConfig{
-		URL: t.URL, Engine: collector.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval,
+		URL: t.URL, APIPath: t.APIPath, Host: t.Host, Engine: collector.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval,
 		HTTP: t.HTTPClientConfig, Dial: prober.IPFamily(t.IPFamily).Dial(dial),
 	}
 	var err error // what nobody named, the relay asks for only where it knows the engine

@@ -22,7 +22,7 @@ workloads:
   - {name: long, prompt_tokens: 2000, output_tokens: 200, arrival: poisson, max_tokens_field: max_completion_tokens, max_in_flight: 9}
 targets:
   - {name: a, url: "http://h:8000/v1", model: m, ip_family: ipv4, warmup: 3, interval: 5s, timeout: 20s, stall_timeout: 6s}
-  - {name: b, url: "http://i:8000", workloads: [long], http_client_config: {authorization: {credentials: key}}}
+  - {name: b, url: "http://i:8000", api_path: /v3, host: model.example, workloads: [long], http_client_config: {authorization: {credentials: key}}}
 slos:
   - {name: everywhere, indicator: ttft, threshold: 1s, objective: 99}
   - {name: short-only, indicator: itl_p95, threshold: 100ms, objective: 95, workloads: [short]}
@@ -50,14 +50,14 @@ func TestTarget(t *testing.T) {
 	}
 	want := []prober.Target{
 		{
-			Name: "a", URL: &url.URL{Scheme: "http", Host: "h:8000"}, Model: "m", Warmup: 3, IPFamily: prober.IPv4, HTTP: cfg.Targets[0].HTTPClientConfig,
+			Name: "a", URL: &url.URL{Scheme: "http", Host: "h:8000"}, APIPath: "/v1", Model: "m", Warmup: 3, IPFamily: prober.IPv4, HTTP: cfg.Targets[0].HTTPClientConfig,
 			Plans: []prober.Plan{
 				{Workload: short, Interval: 5 * time.Second, Arrival: prober.Constant, Timeout: 20 * time.Second, StallTimeout: 6 * time.Second, MaxInFlight: 5},
 				{Workload: long, Interval: 5 * time.Second, Arrival: prober.Poisson, Timeout: 20 * time.Second, StallTimeout: 6 * time.Second, MaxInFlight: 9},
 			},
 		},
 		{
-			Name: "b", URL: &url.URL{Scheme: "http", Host: "i:8000"}, Warmup: 5, IPFamily: prober.AnyFamily, HTTP: cfg.Targets[1].HTTPClientConfig,
+			Name: "b", URL: &url.URL{Scheme: "http", Host: "i:8000"}, APIPath: "/v3", Host: "model.example", Warmup: 5, IPFamily: prober.AnyFamily, HTTP: cfg.Targets[1].HTTPClientConfig,
 			Plans: []prober.Plan{
 				{Workload: long, Interval: 15 * time.Second, Arrival: prober.Poisson, Timeout: time.Minute, StallTimeout: 30 * time.Second, MaxInFlight: 9},
 			},

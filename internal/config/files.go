@@ -1,0 +1,122 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"unicode"
+
+	promconfig "github.com/prometheus/common/config"
+	"go.yaml.in/yaml/v3"
+)
+
+// namedFile is a file that a target reads while it runs, and where it is named.
+type namedFile struct {
+	at   Problem
+	path string
+}
+
+// filesOf notes the files that the HTTP client n of key names, relative to dir.
+func (d *decoder) filesOf(n *yaml.Node, key, dir string) {
+	walkFiles(n, key, func(key string, n *yaml.Node) {
+		d.files = append(d.files, namedFile{d.place(n, key), promconfig.JoinDir(dir, n.Value)})
+	})
+}
+
+// walkFiles calls found for each value below n whose key says that it is the name of a file.
+func walkFiles(n *yaml.Node, path string, found func(key string, n *yaml.Node)) {
+	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
+		key, val := join(path, n.Content[i].Value), n.Content[i+1]
+		switch {
+		case strings.HasSuffix(key, "_file") && val.Value != "":
+			found(key, val)
+		case strings.HasSuffix(key, ".files"):
+			for _, item := range val.Content {
+				found(key, item)
+			}
+		default:
+			walkFiles(val, key, found)
+		}
+	}
+}
+
+// fileDoubts says of each file that is named what is wrong with it now, once.
+func (c *Config) fileDoubts() (doubts Errors) {
+	seen := make(map[string]bool)
+	for _, f := range c.files {
+		if seen[f.path] {
+			continue
+		}
+		seen[f.path] = true
+		if msg := fileDoubt(f.at.Key, f.path); msg != "" {
+			f.at.Msg = msg
+			doubts = append(doubts, f.at)
+		}
+	}
+	return doubts
+}
+
+// maxSecret bounds what is read of a file that is named, in bytes. A bundle of authorities may be longer; its first
+// certificate is not.
+const maxSecret = 64 << 10
+
+// fileDoubt says what is wrong with the file that a key names; empty: nothing. Its content is not repeated.
+func fileDoubt(key, path string) string {
+	data, err := head(path)
+	pem := strings.HasSuffix(key, "ca_file") || strings.HasSuffix(key, "cert_file") || strings.HasSuffix(key, "key_file")
+	text := bytes.TrimSpace(data)
+	switch {
+	case err != nil && pem:
+		return fmt.Sprintf("%v; until the file is there, probes of the target fail as tls", err)
+	case err != nil:
+		return fmt.Sprintf("%v; until the file is there, probes of the target fail as auth", err)
+	case len(text) == 0:
+		return path + " is empty"
+	case marked(data):
+		return path + " begins with a byte order mark, which would be sent: save it as UTF-8 without one"
+	case pem && !bytes.Contains(data, []byte("-----BEGIN ")):
+		return path + " holds no PEM block"
+	case pem:
+	case len(data) > maxSecret:
+		return fmt.Sprintf("%s is larger than %d KiB: is it the right file?", path, maxSecret>>10)
+	case bytes.ContainsAny(text, "\r\n"):
+		return path + " has several lines, and is used whole: a header has one line"
+	case bytes.ContainsFunc(text, unicode.IsControl):
+		return path + " has control characters: a header has none"
+	case strings.HasSuffix(key, "authorization.credentials_file") && bytes.HasPrefix(bytes.ToLower(text), []byte("bearer ")):
+		return path + ` begins with "Bearer ", which is added anyway: it holds the key alone`
+	}
+	return ""
+}
+
+// marked reports a byte order mark of UTF-8 or UTF-16.
+func marked(data []byte) bool {
+	for _, mark := range []string{"\xEF\xBB\xBF", "\xFE\xFF", "\xFF\xFE"} {
+		if bytes.HasPrefix(data, []byte(mark)) {
+			return true
+		}
+	}
+	return false
+}
+
+// head reads the beginning of a file, more than maxSecret of it if there is more. An empty file is an error.
+func head(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	var perr *fs.PathError
+	switch {
+	case errors.As(err, &perr):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return data, nil
+}

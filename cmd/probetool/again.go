@@ -32,11 +32,13 @@ func (a *again) run(_ context.Context, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "--slo: %v\n", err)
 		return exitUsage
 	}
-	run, err := sweep.Read(a.dir)
+	defer frugal()()
+	run, err := sweep.Open(a.dir)
 	if err != nil {
 		tell(stderr, "%v", err)
 		return exitUsage
 	}
+	defer run.Close()
 	if len(objectives) > 0 {
 		run.Plan.SLOs = objectives
 	}
@@ -45,6 +47,7 @@ func (a *again) run(_ context.Context, stdout, stderr io.Writer) int {
 		tell(stderr, "printing the table: %v", err)
 		return exitFailed
 	}
+	tellLeft(stderr, a.dir, run.Left)
 	if err := derive(a.dir, run, &summary); err != nil {
 		tell(stderr, "%v", err)
 		return exitFailed

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -37,12 +36,14 @@ func (c *compare) run(_ context.Context, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "--slo: %v\n", err)
 		return exitUsage
 	}
+	defer frugal()()
 	runs := make([]*sweep.Run, 2)
 	for i, dir := range []string{c.a, c.b} {
-		if runs[i], err = sweep.Read(dir); err != nil {
+		if runs[i], err = sweep.Open(dir); err != nil {
 			tell(stderr, "%v", err)
 			return exitUsage
 		}
+		defer runs[i].Close()
 		runs[i].Plan.Name = filepath.Base(filepath.Clean(dir)) // runs of one plan have one name
 	}
 	if len(objectives) == 0 {
@@ -53,13 +54,11 @@ func (c *compare) run(_ context.Context, stdout, stderr io.Writer) int {
 		tell(stderr, "printing the comparison: %v", err)
 		return exitFailed
 	}
-	dir := c.results.folder("compare")
-	if err := sweep.MakeDir(dir); errors.Is(err, sweep.ErrExists) {
-		tell(stderr, "%v", err)
-		return exitUsage
-	} else if err != nil {
-		tell(stderr, "%v", err)
-		return exitFailed
+	tellLeft(stderr, c.a, runs[0].Left)
+	tellLeft(stderr, c.b, runs[1].Left)
+	dir, err := c.results.folder("compare")
+	if err != nil {
+		return unmade(stderr, err)
 	}
 	data, err := indented(comparison)
 	if err == nil {

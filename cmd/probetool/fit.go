@@ -33,6 +33,7 @@ func (f *fit) run(_ context.Context, stdout, stderr io.Writer) int {
 		tell(stderr, "%v", err)
 		return exitUsage
 	}
+	tellLeft(stderr, f.dir, run.Left)
 	found, err := sweep.FitModel(run)
 	if err != nil {
 		tell(stderr, "fitting a model to %s: %v", f.dir, err)

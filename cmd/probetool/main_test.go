@@ -104,17 +104,21 @@ func TestBadUsage(t *testing.T) {
 	}
 }
 
-// Control-C ends a probe that hangs, with the code that shells expect.
-func TestInterrupt(t *testing.T) {
-	tool := filepath.Join(t.TempDir(), "probetool")
+// build makes the program itself.
+func build(t *testing.T) (tool string) {
+	t.Helper()
+	tool = filepath.Join(t.TempDir(), "probetool")
 	if out, err := exec.Command("go", "build", "-o", tool, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	sim, server := simulator(t, vllmsim.Config{})
-	if err := sim.SetFault(vllmsim.Fault{Name: vllmsim.Hang}); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(tool, "probe", server.url)
+	return tool
+}
+
+// interrupted runs the program, sends a signal once it has begun what it is expected to hang in, and tells how it ended.
+func interrupted(t *testing.T, sig os.Signal, hangs func(), tool string, args ...string) (state *os.ProcessState, said string) {
+	t.Helper()
+	cmd := exec.Command(tool, args...)
+	cmd.Dir = t.TempDir()
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -122,12 +126,123 @@ func TestInterrupt(t *testing.T) {
 	}
 	stuck := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
 	defer stuck.Stop()
-	<-server.asked
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+	hangs()
+	if err := cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // ProcessState tells
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || out.String() != "" {
-		t.Errorf("it ended with %v (%d) and said %q, want %d and nothing", cmd.ProcessState, code, out.String(), exitInterrupted)
+	_ = cmd.Wait() // the state tells
+	return cmd.ProcessState, out.String()
+}
+
+// Control-C ends a probe that hangs, with the code that shells expect.
+func TestInterrupt(t *testing.T) {
+	tool := build(t)
+	sim, server := simulator(t, vllmsim.Config{})
+	if err := sim.SetFault(vllmsim.Fault{Name: vllmsim.Hang}); err != nil {
+		t.Fatal(err)
+	}
+	state, said := interrupted(t, syscall.SIGINT, func() { <-server.asked }, tool, "probe", server.url)
+	if state.ExitCode() != exitInterrupted || said != "" {
+		t.Errorf("it ended with %v and said %q, want %d and nothing", state, said, exitInterrupted)
+	}
+}
+
+// Every command ends when it is told to, also while it waits for a file whose other end never comes.
+func TestInterruptedWhileReading(t *testing.T) {
+	tool := build(t)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	for _, c := range []struct {
+		args string
+		sig  os.Signal
+	}{
+		{"check-config PIPE", syscall.SIGINT},
+		{"check-config PIPE", syscall.SIGTERM},
+		{"sweep run PIPE", syscall.SIGTERM},
+		{"simulate run PIPE", syscall.SIGINT},
+		{"probe http://127.0.0.1:9 --api-key-file=PIPE", syscall.SIGTERM},
+		{"sweep concurrency http://127.0.0.1:9 --api-key-file=PIPE", syscall.SIGINT},
+		{"sweep search http://127.0.0.1:9 --slo=ttft_p95=1s --api-key-file=PIPE", syscall.SIGTERM},
+		{"@PIPE", syscall.SIGTERM}, // the command line itself
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			opened := func() {
+				w, err := os.OpenFile(pipe, os.O_WRONLY, 0) // until the program opens it too
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { w.Close() })
+			}
+			state, said := interrupted(t, c.sig, opened, tool, strings.Fields(strings.ReplaceAll(c.args, "PIPE", pipe))...)
+			if state.ExitCode() != exitInterrupted {
+				t.Errorf("it ended with %v and said %q, want %d", state, said, exitInterrupted)
+			}
+		})
+	}
+}
+
+// Where no results directory can be made, that is told at once, with the path and the system's words, and no server
+// is asked anything.
+func TestNoResultsDirectory(t *testing.T) {
+	_, server := simulator(t, vllmsim.Config{})
+	base := t.TempDir()
+	in := func(name string) string { return filepath.Join(base, name) }
+	for _, err := range []error{
+		os.WriteFile(in("file"), []byte("x"), 0o644),
+		os.Symlink("loop", in("loop")),
+		os.Symlink("nowhere/at/all", in("dangling")),
+		os.Symlink("file", in("to-file")),
+		os.Mkdir(in("full"), 0o755),
+		os.WriteFile(in("full/x"), nil, 0o644),
+		os.Mkdir(in("locked"), 0o555),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := strings.Repeat("a", 300)
+	for _, c := range []struct {
+		name, flag string
+		code       int
+		words      string
+	}{
+		{"below a file", "--out=" + in("file/sub"), exitFailed, "not a directory"},
+		{"a file", "--out=" + in("file"), exitFailed, "not a directory"},
+		{"a link to a file", "--out=" + in("to-file"), exitFailed, "not a directory"},
+		{"a loop", "--out=" + in("loop"), exitFailed, ""},
+		{"below a loop", "--out=" + in("loop/sub"), exitFailed, "file exists"},
+		{"a link to nothing", "--out=" + in("dangling"), exitFailed, ""},
+		{"a long name", "--out=" + in(long), exitFailed, "file name too long"},
+		{"a long name of the run", "--name=" + long, exitUsage, "at most 100 letters"},
+		{"not ours", "--out=" + in("locked"), exitFailed, "permission denied"},
+		{"a device", "--out=/dev/null", exitFailed, "not a directory"},
+		{"dir, below a file", "--dir=" + in("file/sub"), exitFailed, "not a directory"},
+		{"dir, a file", "--dir=" + in("file"), exitFailed, "not a directory"},
+		{"dir, a loop", "--dir=" + in("loop"), exitFailed, "too many levels of symbolic links"},
+		{"dir, a link to nothing", "--dir=" + in("dangling"), exitFailed, "no such file or directory"},
+		{"dir, a long name", "--dir=" + in(long), exitFailed, "file name too long"},
+		{"dir, not empty", "--dir=" + in("full"), exitUsage, "it exists already and is not empty"},
+		{"dir, not ours", "--dir=" + in("locked/run"), exitFailed, "permission denied"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.words == "permission denied" && os.Getuid() == 0 {
+				t.Skip("root may write anywhere")
+			}
+			t.Chdir(t.TempDir())
+			_, path, _ := strings.Cut(strings.TrimSuffix(c.flag, "/sub"), "=") // or what it lies below
+			for _, command := range [][]string{{"sweep", "concurrency", server.url}, {"simulate", "concurrency"}, {"simulate", "search", "--slo=ttft_p95=1s"}} {
+				code, stdout, stderr := outcome(t.Context(), append(command, c.flag)...)
+				if code != c.code || stdout != "" || c.code == exitFailed && !strings.Contains(stderr, path) || !strings.Contains(stderr, c.words) {
+					t.Errorf("%s: %d, %q, %q; want %d, the path and %q", command, code, stdout, stderr, c.code, c.words)
+				}
+			}
+		})
+	}
+	select {
+	case r := <-server.asked:
+		t.Errorf("the server was asked for %s", r.URL)
+	default:
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -58,6 +57,7 @@ func perform(ctx context.Context, l loader, progress *progress, plan sweep.Plan,
 		next = searching(search, l, out.quiet)
 	}
 	l.Begin(ctx, sweep.Watchers{p.store, progress})
+	keepsResults(ctx)
 	for level, more := next(); more; level, more = next() {
 		if _, more := l.Level(ctx, level); !more {
 			p.interrupted = ctx.Err() != nil && p.broken == nil
@@ -111,19 +111,19 @@ type product struct {
 func begin(e *config.Experiment, out results, cancel context.CancelCauseFunc, stdout, stderr io.Writer) (*product, int) {
 	p := &product{stdout: stdout, stderr: stderr, quiet: out.quiet}
 	plan, err := e.YAML()
-	if err == nil {
-		p.store, err = sweep.NewStore(out.folder(e.Name), plan, func(err error) {
-			p.fails(fmt.Errorf("%w: the run ends here", err))
-			cancel(&sweep.Stop{Why: "results could not be stored", Err: err})
-		})
+	if err != nil {
+		return nil, unmade(stderr, err)
 	}
-	switch {
-	case errors.Is(err, sweep.ErrExists):
-		tell(stderr, "%v", err)
-		return nil, exitUsage
-	case err != nil:
-		tell(stderr, "%v", err)
-		return nil, exitFailed
+	dir, err := out.folder(e.Name)
+	if err != nil {
+		return nil, unmade(stderr, err)
+	}
+	p.store, err = sweep.NewStore(dir, plan, func(err error) {
+		p.fails(fmt.Errorf("%w: the run ends here", err))
+		cancel(&sweep.Stop{Why: "results could not be stored", Err: err})
+	})
+	if err != nil {
+		return nil, unmade(stderr, err)
 	}
 	if !out.quiet {
 		tell(stderr, "results go to %s", p.store.Dir()+string(os.PathSeparator))

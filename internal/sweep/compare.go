@@ -303,6 +303,9 @@ func (c *Comparison) warn(a, b *Summary) []string {
 		name    string
 		summary *Summary
 	}{{"A", a}, {"B", b}} {
+		if run.summary.Left != nil {
+			warnings = append(warnings, fmt.Sprintf("Of run %s %s.", run.name, run.summary.Left))
+		}
 		if doubted := run.summary.doubted(); len(doubted) > 0 {
 			warnings = append(warnings, fmt.Sprintf("Run %s is not to be trusted at %s.", run.name, strings.Join(doubted, "; ")))
 		}

@@ -371,12 +371,7 @@ func findOtherLoad(v *view, _ *LevelSummary, run *Run) string {
 		return fmt.Sprintf("before the run others kept %.1f requests in flight (%.0f output tok/s): figures are those of what they left",
 			b.Running+b.Waiting, b.OutputTokensPerSecond)
 	}
-	ours := 0
-	for _, r := range run.Requests {
-		if r.Level == v.index {
-			ours += r.OutputTokens // warm-up too, since the last sample before the level may be amid it
-		}
-	}
+	ours := v.generated // warm-up too, since the last sample before the level may be amid it
 	all := v.rise(run, func(s QueueSample) float64 { return s.GenerationTokens })
 	// A failed request's tokens are not all known.
 	if len(v.ok) < len(v.sent) || !(all > (1+otherTokens)*float64(ours)) {

@@ -55,9 +55,8 @@ type stamp struct {
 func traceLevel(run *Run, index int) *trace {
 	t := &trace{level: index}
 	var stamps []stamp
-	for i := range run.Requests {
-		r := &run.Requests[i]
-		if r.Level != index || r.FirstToken.IsZero() {
+	for _, r := range run.Of(index) {
+		if r.FirstToken.IsZero() {
 			continue
 		}
 		if t.origin.IsZero() {

@@ -91,7 +91,7 @@ func hundred(t *testing.T, change func(*Run)) *view {
 	if change != nil {
 		change(run)
 	}
-	return views(run)[0]
+	return newView(run, 0)
 }
 
 func fail(run *Run, n int) {

@@ -1,14 +1,42 @@
 package sweep
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Run is all that was seen of an experiment: what a results directory holds.
 type Run struct {
 	Plan     Plan
 	Facts    Facts
 	Levels   []LevelRun // as many as were begun
-	Requests []Request  // in the order in which they ended
+	Requests []Request  // in the order in which they ended; none if they are Stored
 	Queue    []QueueSample
+
+	Stored *Stored  // of a run that was opened: where the requests are; nil: in Requests
+	Left   *LeftOut // of a run that was read: what could not be used; nil: nothing
+}
+
+// Of lists the requests of a level, its warm-up included, in the order in which they ended. Those of a run that was
+// opened are read each time, so that whoever keeps those of one level alone needs no memory for the others.
+func (run *Run) Of(level int) (requests []*Request) {
+	if level < 0 || level >= len(run.Levels) {
+		return nil
+	}
+	if run.Stored != nil {
+		return run.Stored.of(level, run.Left)
+	}
+	for i := range run.Requests {
+		if r := &run.Requests[i]; r.Level == level {
+			requests = append(requests, r)
+		}
+	}
+	return requests
+}
+
+// measured lists the requests of a level without its warm-up.
+func (run *Run) measured(level int) []*Request {
+	return slices.DeleteFunc(run.Of(level), func(r *Request) bool { return r.Warmup })
 }
 
 // LevelRun is how a level went.

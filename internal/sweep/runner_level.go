@@ -189,16 +189,6 @@ func (l *level) account(went *LevelRun, run *Run) {
 	went.Client = l.meter.client(requests)
 }
 
-// measured lists the requests of a level without its warm-up.
-func (run *Run) measured(index int) (requests []*Request) {
-	for i := range run.Requests {
-		if r := &run.Requests[i]; r.Level == index && !r.Warmup {
-			requests = append(requests, r)
-		}
-	}
-	return requests
-}
-
 // emptied is when the server's queue was seen empty after the last request of a level was sent, and stayed so; zero
 // if it was not.
 func emptied(run *Run, index int) (at time.Time) {

@@ -27,7 +27,7 @@ type Store struct {
 	dir    string
 	failed func(error) // called once, from the goroutine that writes
 
-	create   func(path string) (file, error)
+	create   func(dir *os.Root, name string) (file, error)
 	requests file
 	queue    file
 	starts   map[int]time.Time // of levels
@@ -51,14 +51,17 @@ func NewStore(dir string, plan []byte, failed func(error)) (*Store, error) {
 	return newStore(dir, plan, failed, createFile)
 }
 
-func newStore(dir string, plan []byte, failed func(error), create func(path string) (file, error)) (*Store, error) {
+func newStore(dir string, plan []byte, failed func(error), create func(dir *os.Root, name string) (file, error)) (*Store, error) {
 	s := &Store{dir: dir, failed: failed, create: create, starts: map[int]time.Time{}}
 	if err := s.Write(PlanFile, plan); err != nil {
 		return nil, err
 	}
 	for name, f := range map[string]*file{RequestsFile: &s.requests, QueueFile: &s.queue} {
-		var err error
-		if *f, err = create(filepath.Join(dir, name)); err != nil {
+		err := within(dir, func(root *os.Root) (err error) {
+			*f, err = create(root, name)
+			return err
+		})
+		if err != nil {
 			return nil, fmt.Errorf("making the results: %w", err)
 		}
 		*f = &lines{file: *f}
@@ -69,79 +72,11 @@ func newStore(dir string, plan []byte, failed func(error), create func(path stri
 	return s, nil
 }
 
-// ErrExists is the error of a results directory that holds something already.
-var ErrExists = errors.New("it exists already and is not empty; results are never overwritten")
-
-// MakeDir makes a results directory, or takes an empty one. The error is [ErrExists] if there is something in it.
-func MakeDir(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return fmt.Errorf("making the results directory: %w", err)
-	}
-	err := os.Mkdir(dir, 0o755)
-	if !errors.Is(err, os.ErrExist) {
-		if err != nil {
-			return fmt.Errorf("making the results directory: %w", err)
-		}
-		return nil
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("looking into the results directory: %w", err)
-	}
-	if len(entries) > 0 {
-		return fmt.Errorf("results directory %s: %w", dir, ErrExists)
-	}
-	return nil
-}
-
-// FreeDir returns a directory below out, named after the run and its time, that does not exist.
-func FreeDir(out, name string, at time.Time) string {
-	base := filepath.Join(out, name+"-"+at.Format("20060102-150405"))
-	dir := base
-	for n := 2; ; n++ {
-		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-			return dir
-		}
-		dir = fmt.Sprintf("%s-%d", base, n)
-	}
-}
-
 // Dir is the results directory.
 func (s *Store) Dir() string { return s.dir }
 
 // Write writes a whole file of the results.
-func (s *Store) Write(name string, data []byte) error { return write(s.dir, name, data, s.create) }
-
-// WriteFile writes a whole file into a results directory. One that was there before stays until the new one is whole.
-func WriteFile(dir, name string, data []byte) error { return write(dir, name, data, createFile) }
-
-func write(dir, name string, data []byte, create func(path string) (file, error)) error {
-	path := filepath.Join(dir, name)
-	part := path + ".part"
-	err := writeAll(part, data, create)
-	if err == nil {
-		err = os.Rename(part, path)
-	}
-	if err != nil {
-		_ = os.Remove(part) // it may not even be there
-		return fmt.Errorf("writing the results: %w", err)
-	}
-	return nil
-}
-
-func writeAll(path string, data []byte, create func(path string) (file, error)) error {
-	f, err := create(path)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
-}
-
-// createFile makes a file that is not there, or that an earlier process was killed over.
-func createFile(path string) (file, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-}
+func (s *Store) Write(name string, data []byte) error { return replace(s.dir, name, data, s.create) }
 
 // note remembers and tells the first error.
 func (s *Store) note(err error) {

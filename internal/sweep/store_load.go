@@ -1,84 +1,107 @@
 package sweep
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
 )
 
-// Read reads a results directory back, also one of a run that was interrupted or whose disk was full: a torn last
-// line is left out, and a file of lines that is missing is an empty one.
-func Read(dir string) (*Run, error) {
-	run := &Run{}
-	data, err := os.ReadFile(filepath.Join(dir, RunFile))
+// maxRunFile bounds run.json, in bytes. One of 1000 levels has less than 1 MB.
+const maxRunFile = 64 << 20
+
+// Open opens a results directory, also one of a run that was interrupted or whose disk was full. The requests stay in
+// their file: [Run.Of] reads those of one level. A line that cannot be used is left out and told in Run.Left, and a
+// file of lines that is missing is an empty one. The run must be closed.
+func Open(dir string) (run *Run, err error) {
+	run = &Run{Left: &LeftOut{}}
+	err = within(dir, func(root *os.Root) error {
+		if err := run.readHead(root); err != nil {
+			return err
+		}
+		if err := run.readQueue(root); err != nil {
+			return err
+		}
+		run.Stored, err = openRequests(root, len(run.Levels), run.Left)
+		return err
+	})
+	var missing *os.PathError
+	if errors.As(err, &missing) && missing.Path == dir { // what is missed is a run, whatever dir is
+		missing.Path = filepath.Join(dir, RunFile)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading results: %w", err)
 	}
+	run.closeLevels()
+	return run, nil
+}
+
+// Read reads a results directory whole: [Open] takes less memory.
+func Read(dir string) (*Run, error) {
+	run, err := Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	run.Requests = run.Stored.all(run.Left)
+	err = run.Close()
+	if run.Stored = nil; run.Left.None() {
+		run.Left = nil
+	}
+	return run, err
+}
+
+// Close closes the file of requests of a run that was opened.
+func (run *Run) Close() error { return run.Stored.close() }
+
+// readHead reads run.json.
+func (run *Run) readHead(root *os.Root) error {
+	f, err := openFile(root, RunFile)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxRunFile+1))
+	if err == nil && len(data) > maxRunFile {
+		err = fmt.Errorf("it has more than %d MB", maxRunFile>>20)
+	}
 	var j runJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return nil, fmt.Errorf("reading results: %s: %w", filepath.Join(dir, RunFile), err)
+	if err == nil {
+		err = json.Unmarshal(data, &j)
+	}
+	if err == nil {
+		err = j.plausible()
+	}
+	if err != nil {
+		return &os.PathError{Op: "reading", Path: RunFile, Err: err}
 	}
 	run.Facts, run.Plan, run.Levels = j.Facts, j.Plan, j.Levels
-	for _, part := range []struct {
-		name string
-		read func([]byte) error
-	}{
-		{RequestsFile, func(data []byte) (err error) { run.Requests, err = readRequests(data); return err }},
-		{QueueFile, func(data []byte) (err error) { run.Queue, err = readQueue(data); return err }},
-	} {
-		path := filepath.Join(dir, part.name)
-		data, err := os.ReadFile(path)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = part.read(data)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading results: %s: %w", path, err)
-		}
-	}
-	return run, run.check()
+	return nil
 }
 
-// readRequests reads requests.jsonl. A torn last line is left out.
-func readRequests(data []byte) (requests []Request, err error) {
-	for n := 1; len(data) > 0; n++ {
-		line, rest, whole := bytes.Cut(data, []byte("\n"))
-		if !whole {
-			break
-		}
-		data = rest
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		var r Request
-		if err := json.Unmarshal(line, &r); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		requests = append(requests, r)
+// readQueue reads queue.csv.
+func (run *Run) readQueue(root *os.Root) error {
+	f, err := openFile(root, QueueFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
-	return requests, nil
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	run.Queue = readQueue(f, len(run.Levels), run.Left)
+	return nil
 }
 
-// check finds what others would stumble over, and closes a level in which the process was killed.
-func (run *Run) check() error {
-	for i := range run.Requests {
-		r := &run.Requests[i]
-		if r.Level < 0 || r.Level >= len(run.Levels) {
-			return fmt.Errorf("reading results: a request of level %d, but only %d were begun", r.Level, len(run.Levels))
-		}
-	}
+// closeLevels closes a level in which the process was killed.
+func (run *Run) closeLevels() {
 	for i := range run.Levels {
 		if l := &run.Levels[i]; l.Start.IsZero() {
 			l.closeFrom(run.measured(i), run.Facts.Began)
 		}
 	}
-	return nil
 }
 
 // closeFrom ends a level whose end nobody has written.

@@ -1,12 +1,9 @@
 package sweep
 
 import (
-	"bytes"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,40 +39,33 @@ func queueLine(s QueueSample, start time.Time) []byte {
 	return []byte(strings.Join(fields, ",") + "\n")
 }
 
-// readQueue reads queue.csv. A torn last line is left out.
-func readQueue(data []byte) (samples []QueueSample, err error) {
-	if whole := bytes.LastIndexByte(data, '\n'); whole+1 < len(data) {
-		data = data[:whole+1]
-	}
-	reader := csv.NewReader(bytes.NewReader(data))
-	header, err := reader.Read()
-	if err == io.EOF {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !slices.Equal(header, queueColumns()) {
-		return nil, fmt.Errorf("its columns are %s, not %s", strings.Join(header, ","), strings.Join(queueColumns(), ","))
-	}
-	for {
-		fields, err := reader.Read()
-		if err == io.EOF {
-			return samples, nil
+// readQueue reads queue.csv.
+func readQueue(file io.Reader, levels int, left *LeftOut) (samples []QueueSample) {
+	columns := strings.Join(queueColumns(), ",")
+	scanLines(newLines(file), func(l line) {
+		switch {
+		case l.err != nil:
+		case l.number == 1 && string(l.text) == columns:
+			return
+		case l.number == 1:
+			l.err = fmt.Errorf("its columns are not %s", columns)
+		default:
+			var s QueueSample
+			if s, l.err = readSample(string(l.text), levels); l.err == nil {
+				samples = append(samples, s)
+				return
+			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		s, err := readSample(fields)
-		if err != nil {
-			line, _ := reader.FieldPos(0)
-			return nil, fmt.Errorf("line %d: %w", line, err)
-		}
-		samples = append(samples, s)
-	}
+		left.add(QueueFile, l.number, l.err)
+	})
+	return samples
 }
 
-func readSample(fields []string) (s QueueSample, err error) {
+func readSample(line string, levels int) (s QueueSample, err error) {
+	fields := strings.SplitN(line, ",", len(queueColumns())+1)
+	if len(fields) != len(queueColumns()) {
+		return s, fmt.Errorf("not %d fields", len(queueColumns()))
+	}
 	if s.At, err = time.Parse(time.RFC3339Nano, fields[0]); err != nil {
 		return s, err
 	}
@@ -88,7 +78,10 @@ func readSample(fields []string) (s QueueSample, err error) {
 			if *v, err = strconv.ParseFloat(text, 64); err != nil {
 				return s, err
 			}
+			if math.IsNaN(*v) {
+				return s, fmt.Errorf("%s is not a number", queueColumns()[3+i])
+			}
 		}
 	}
-	return s, nil
+	return s, s.plausible(levels)
 }

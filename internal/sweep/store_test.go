@@ -156,24 +156,24 @@ func TestStoreAsItGoes(t *testing.T) {
 	}
 }
 
-// A torn last line is left out; a broken line in the middle is told.
+// A line that was torn or broken is left out and told.
 func TestReadTornLines(t *testing.T) {
 	for _, c := range []struct {
 		file, cut string
 		requests  int
 		samples   int
-		err       string
+		err, left string
 	}{
-		{RequestsFile, "", 4, 2, ""},
-		{RequestsFile, "torn", 3, 2, ""},
-		{RequestsFile, "missing", 0, 2, ""},
-		{RequestsFile, "broken", 0, 0, "requests.jsonl: line 2: invalid character"},
-		{QueueFile, "torn", 4, 1, ""},
-		{QueueFile, "missing", 4, 0, ""},
-		{QueueFile, "empty", 4, 0, ""},
-		{QueueFile, "broken", 0, 0, "queue.csv: "},
-		{RunFile, "missing", 0, 0, "run.json: no such file or directory"},
-		{RunFile, "torn", 0, 0, "run.json: unexpected end of JSON input"},
+		{RequestsFile, "", 4, 2, "", ""},
+		{RequestsFile, "torn", 3, 2, "", "requests.jsonl, line 4: cut off in the middle"},
+		{RequestsFile, "missing", 0, 2, "", ""},
+		{RequestsFile, "broken", 3, 2, "", "requests.jsonl, line 2: invalid character 'x' looking for beginning of value"},
+		{QueueFile, "torn", 4, 1, "", "queue.csv, line 3: cut off in the middle"},
+		{QueueFile, "missing", 4, 0, "", ""},
+		{QueueFile, "empty", 4, 0, "", ""},
+		{QueueFile, "broken", 4, 1, "", "queue.csv, line 2: not 9 fields"},
+		{RunFile, "missing", 0, 0, "run.json: no such file or directory", ""},
+		{RunFile, "torn", 0, 0, "run.json: unexpected end of JSON input", ""},
 	} {
 		t.Run(c.file+" "+c.cut, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
@@ -212,6 +212,13 @@ func TestReadTornLines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			left := ""
+			if !run.Left.None() {
+				left = run.Left.Lines[0].String()
+			}
+			if left != c.left {
+				t.Errorf("left out %q, want %q", left, c.left)
+			}
 			if len(run.Requests) != c.requests || len(run.Queue) != c.samples {
 				t.Errorf("%d requests and %d samples, want %d and %d", len(run.Requests), len(run.Queue), c.requests, c.samples)
 			}
@@ -242,9 +249,9 @@ func TestStoreExists(t *testing.T) {
 	}
 	when := time.Date(2026, 11, 29, 23, 50, 1, 0, time.UTC)
 	for _, want := range []string{"sweep-20261129-235001", "sweep-20261129-235001-2", "sweep-20261129-235001-3"} {
-		got := FreeDir(out, "sweep", when)
-		if got != filepath.Join(out, want) {
-			t.Errorf("free directory %s, want %s", got, want)
+		got, err := MakeFreeDir(out, "sweep", when)
+		if err != nil || got != filepath.Join(out, want) {
+			t.Errorf("free directory %s (%v), want %s", got, err, want)
 		}
 		mustStore(t, got)
 	}
@@ -253,9 +260,9 @@ func TestStoreExists(t *testing.T) {
 // disk is a disk with room for so many bytes.
 type disk struct{ room int }
 
-func (d *disk) create(path string) (file, error) {
-	f, err := createFile(path)
-	return &diskFile{f, d, path}, err
+func (d *disk) create(dir *os.Root, name string) (file, error) {
+	f, err := createFile(dir, name)
+	return &diskFile{f, d, filepath.Join(dir.Name(), name)}, err
 }
 
 type diskFile struct {

@@ -3,14 +3,18 @@ package sweep
 import "math"
 
 // Summarize makes the figures of a run, the doubts about them, and the operating points for its plan's objectives.
-// It does not change the run.
+// It does not change the run. The requests of one level at a time are in memory, if the run was opened.
 func Summarize(run *Run) Summary {
-	all := views(run)
-	levels := make([]LevelSummary, len(all))
-	for i, v := range all {
-		levels[i] = v.summarize(run)
+	levels := make([]LevelSummary, min(len(run.Levels), len(run.Plan.Levels)))
+	for i := range levels {
+		levels[i] = newView(run, i).summarize(run)
 	}
-	return Summary{Levels: levels, Operating: operate(levels, run.Plan.SLOs, run.Facts.Before)}
+	s := Summary{Levels: levels, Operating: operate(levels, run.Plan.SLOs, run.Facts.Before)}
+	if !run.Left.None() {
+		left := *run.Left
+		s.Left = &left
+	}
+	return s
 }
 
 func (v *view) summarize(run *Run) LevelSummary {

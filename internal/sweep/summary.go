@@ -9,6 +9,7 @@ import (
 type Summary struct {
 	Levels    []LevelSummary `json:"levels"`
 	Operating []Operating    `json:"operating_points,omitempty"` // one for each load curve
+	Left      *LeftOut       `json:"left_out,omitempty"`         // lines of the results that are in no figure; nil: none
 }
 
 // Figure is a figure that may be unknown: then it is NaN, in JSON null and in CSV empty.

@@ -22,6 +22,9 @@ func WriteTable(w io.Writer, s *Summary) error {
 	}
 	align(&b, "<", rows)
 	s.footnotes(&b)
+	if s.Left != nil {
+		wrap(&b, "! ", s.Left.String())
+	}
 	for _, o := range s.Operating {
 		if o.Text == "" {
 			continue

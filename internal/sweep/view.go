@@ -18,26 +18,23 @@ type view struct {
 	ok    []*Request // successes, by start
 	queue []QueueSample
 
+	generated int // output tokens, those of the warm-up and of failed requests too
+
 	inFlight float64 // how many requests ran beside each other: the length of a block
 	samples  map[Indicator]sample
 }
 
-// views sorts out every level that was begun.
-func views(run *Run) []*view {
-	all := make([]*view, min(len(run.Levels), len(run.Plan.Levels)))
-	for i := range all {
-		all[i] = &view{index: i, level: run.Plan.Levels[i], run: run.Levels[i]}
+// newView sorts out a level that was begun.
+func newView(run *Run, index int) *view {
+	v := &view{index: index, level: run.Plan.Levels[index], run: run.Levels[index]}
+	v.sent = run.Of(index)
+	for _, r := range v.sent {
+		v.generated += r.OutputTokens
 	}
-	for i := range run.Requests {
-		if r := &run.Requests[i]; !r.Warmup && r.Level >= 0 && r.Level < len(all) {
-			all[r.Level].sent = append(all[r.Level].sent, r)
-		}
-	}
-	for _, v := range all {
-		v.sort()
-		v.queue = queueOf(run, v)
-	}
-	return all
+	v.sent = slices.DeleteFunc(v.sent, func(r *Request) bool { return r.Warmup })
+	v.sort()
+	v.queue = queueOf(run, v)
+	return v
 }
 
 func (v *view) sort() {

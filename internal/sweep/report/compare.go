@@ -72,7 +72,7 @@ func WriteComparison(dir string, a, b *sweep.Run, c sweep.Comparison) error {
 }
 
 func newComparisonPage(a, b *sweep.Run, c *sweep.Comparison) (*comparisonPage, error) {
-	p := &comparisonPage{Heading: "Comparison of two runs", A: runName{clean(c.A), about(a)}, B: runName{clean(c.B), about(b)}, Definitions: definitions()}
+	p := &comparisonPage{Heading: "Comparison of two runs", A: runName{clean(c.A), about(a, &c.SummaryA)}, B: runName{clean(c.B), about(b, &c.SummaryB)}, Definitions: definitions()}
 	if c.A != c.B {
 		p.Heading = clean(c.A) + " against " + clean(c.B)
 	}

@@ -24,30 +24,36 @@ func failures(run *sweep.Run, levels []sweep.LevelSummary) []failure {
 	var all []failure
 	at := map[kind]int{}
 	name := namesOf(levels)
-	for i := range run.Requests {
-		r := &run.Requests[i]
-		l := find(levels, r.Level)
-		if r.OK() || r.Abandoned || r.Warmup || l == nil {
+	for i := range levels {
+		l := &levels[i]
+		if l.Failed == 0 {
 			continue
 		}
-		k := kind{r.Level, string(r.Reason)}
-		if n, is := at[k]; is {
-			all[n].Count++
-			continue
+		for _, r := range run.Of(l.Index) {
+			if r.OK() || r.Abandoned || r.Warmup {
+				continue
+			}
+			k := kind{l.Index, string(r.Reason)}
+			if n, is := at[k]; is {
+				all[n].Count++
+			} else if len(all) < maxFailureRows {
+				at[k] = len(all)
+				all = append(all, newFailure(run, name(l.Level), r))
+			}
 		}
-		if len(all) == maxFailureRows {
-			continue
-		}
-		at[k] = len(all)
-		f := failure{Level: name(l.Level), Reason: clean(k.reason), Status: unknown, After: unknown, Error: clean(r.Error), Count: 1}
-		if r.Status != 0 {
-			f.Status = strconv.Itoa(r.Status)
-		}
-		if r.Level >= 0 && r.Level < len(run.Levels) {
-			of := level{LevelRun: run.Levels[r.Level]}
-			f.After = formatSeconds(of.since(r.Ended))
-		}
-		all = append(all, f)
 	}
 	return all
+}
+
+// newFailure tells what a request that failed said. It is of a level that was begun.
+func newFailure(run *sweep.Run, name string, r *sweep.Request) failure {
+	of := level{LevelRun: run.Levels[r.Level]}
+	f := failure{
+		Level: name, Reason: clean(string(r.Reason)), Status: unknown, After: formatSeconds(of.since(r.Ended)),
+		Error: clean(r.Error), Count: 1,
+	}
+	if r.Status != 0 {
+		f.Status = strconv.Itoa(r.Status)
+	}
+	return f
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestFailuresAreListedByLevelAndReason(t *testing.T) {
-	levels := []sweep.LevelSummary{{Index: 0, Level: sweep.Level{Concurrency: 1}}, {Index: 1, Level: sweep.Level{Concurrency: 2}}}
+	levels := []sweep.LevelSummary{{Index: 0, Level: sweep.Level{Concurrency: 1}}, {Index: 1, Level: sweep.Level{Concurrency: 2}, Failed: 3}}
 	after := func(s int) time.Time { return began().Add(time.Duration(s) * time.Second) }
 	run := &sweep.Run{Levels: []sweep.LevelRun{{Start: began()}, {Start: began()}}, Requests: []sweep.Request{
 		{Level: 1, Reason: prober.ReasonTimeout, Error: "after 2 min", Ended: after(120)},

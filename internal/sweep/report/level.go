@@ -12,8 +12,15 @@ import (
 type level struct {
 	*sweep.LevelSummary
 	sweep.LevelRun
-	requests []*sweep.Request // in the order in which they were started, warm-up included
+	requests []seen // in the order in which they were started, warm-up included
 	queue    []sweep.QueueSample
+}
+
+// seen is what is drawn of a request. Times are in seconds since the level's start.
+type seen struct {
+	started, ended            float64
+	ttft                      float64 // in seconds; NaN if it is not known
+	warmup, abandoned, failed bool
 }
 
 // levelsOf puts together what is known of each level. What names a level that there is not is left out.
@@ -27,22 +34,26 @@ func levelsOf(run *sweep.Run, summary *sweep.Summary) []level {
 			all = append(all, level{LevelSummary: s, LevelRun: run.Levels[s.Index]})
 		}
 	}
-	for i := range run.Requests {
-		r := &run.Requests[i]
-		if l, is := at[r.Level]; is && !r.Started.IsZero() {
-			all[l].requests = append(all[l].requests, r)
-		}
-	}
 	for _, q := range run.Queue {
 		if l, is := at[q.Level]; is {
 			all[l].queue = append(all[l].queue, q)
 		}
 	}
 	for i := range all {
-		slices.SortStableFunc(all[i].requests, func(a, b *sweep.Request) int { return a.Started.Compare(b.Started) })
+		all[i].see(run.Of(all[i].Index))
 		slices.SortStableFunc(all[i].queue, func(a, b sweep.QueueSample) int { return a.At.Compare(b.At) })
 	}
 	return all
+}
+
+// see keeps what is drawn of requests.
+func (l *level) see(requests []*sweep.Request) {
+	requests = slices.DeleteFunc(requests, func(r *sweep.Request) bool { return r.Started.IsZero() })
+	slices.SortStableFunc(requests, func(a, b *sweep.Request) int { return a.Started.Compare(b.Started) })
+	l.requests = make([]seen, len(requests))
+	for i, r := range requests {
+		l.requests[i] = seen{l.since(r.Started), l.since(r.Ended), r.Value(sweep.TTFT), r.Warmup, r.Abandoned, !r.Abandoned && !r.OK()}
+	}
 }
 
 // since is a time as seconds since the level's start.
@@ -56,8 +67,8 @@ func (l *level) since(t time.Time) float64 {
 // sent is when the last request was sent, in seconds since the level's start.
 func (l *level) sent() float64 {
 	for _, r := range slices.Backward(l.requests) {
-		if !r.Warmup {
-			return l.since(r.Started)
+		if !r.warmup {
+			return r.started
 		}
 	}
 	return math.NaN()
@@ -67,8 +78,8 @@ func (l *level) sent() float64 {
 func (l *level) ended() float64 {
 	last := l.since(l.LevelRun.End)
 	for _, r := range l.requests {
-		if !r.Warmup {
-			last = fmax(last, l.since(r.Ended))
+		if !r.warmup {
+			last = fmax(last, r.ended)
 		}
 	}
 	return last

@@ -74,7 +74,7 @@ type section struct {
 func newRunPage(run *sweep.Run, summary *sweep.Summary) (*runPage, error) {
 	families := families(summary)
 	all := levelsOf(run, summary)
-	p := &runPage{Heading: heading(families, summary.Levels), About: about(run)}
+	p := &runPage{Heading: heading(families, summary.Levels), About: about(run, summary)}
 	if model := clean(run.Facts.Model); model != "" {
 		p.Heading += " · " + model
 	}
@@ -167,7 +167,7 @@ func only1(f *family, text string) string {
 }
 
 // about says in a line what was measured.
-func about(run *sweep.Run) []string {
+func about(run *sweep.Run, summary *sweep.Summary) []string {
 	var parts []string
 	add := func(s string) {
 		if s = strings.TrimSpace(clean(s)); s != "" {
@@ -188,10 +188,8 @@ func about(run *sweep.Run) []string {
 		add("took " + formatSpan(took) + virtual)
 	}
 	n := 0
-	for i := range run.Requests {
-		if !run.Requests[i].Warmup {
-			n++
-		}
+	for i := range summary.Levels {
+		n += summary.Levels[i].Requests
 	}
 	add(formatCount(n, "request"))
 	return parts
@@ -200,6 +198,9 @@ func about(run *sweep.Run) []string {
 // alerts says what makes the run less than it was meant to be.
 func alerts(run *sweep.Run) []string {
 	var all []string
+	if left := run.Left; !left.None() {
+		all = append(all, clean(left.String())+".")
+	}
 	for i, l := range run.Levels {
 		if l.Cut != "" && i < len(run.Plan.Levels) {
 			all = append(all, fmt.Sprintf("%s was cut short: %s.", run.Plan.Levels[i], clean(l.Cut)))

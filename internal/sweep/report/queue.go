@@ -114,7 +114,7 @@ func (l *level) arrivals(end float64) []bar {
 	step := max(clockStep(end/maxArrivals), 1)
 	counts := make([]float64, int(end/step)+1)
 	for _, r := range l.requests {
-		if at := l.since(r.Started); !r.Warmup && at >= 0 && at <= end {
+		if at := r.started; !r.warmup && at >= 0 && at <= end {
 			counts[int(at/step)]++
 		}
 	}
@@ -159,7 +159,7 @@ func (l *level) stretches(end float64, most int) []stretch {
 		}
 		sent := 0.0
 		for _, r := range l.requests {
-			if at := l.since(r.Started); !r.Warmup && at >= from && at < to {
+			if at := r.started; !r.warmup && at >= from && at < to {
 				sent++
 			}
 		}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/llm-prober/llm_prober/internal/sweep"
 )
 
 const (
@@ -38,16 +36,15 @@ func (l *level) stripChart(name string, most int) *chart {
 	given := dots{name: "given up by us", class: "arrivals", cross: true}
 	end := l.ended()
 	for _, r := range l.requests {
-		at, y := l.since(r.Started), r.Value(sweep.TTFT)
 		switch {
-		case r.Abandoned:
-			given.at = append(given.at, [2]float64{at, r.Ended.Sub(r.Started).Seconds()})
-		case !r.OK():
-			bad.at = append(bad.at, [2]float64{at, max(r.Ended.Sub(r.Started).Seconds(), 1e-4)})
-		case r.Warmup:
-			warm.at = append(warm.at, [2]float64{at, y})
+		case r.abandoned:
+			given.at = append(given.at, [2]float64{r.started, r.ended - r.started})
+		case r.failed:
+			bad.at = append(bad.at, [2]float64{r.started, max(r.ended-r.started, 1e-4)})
+		case r.warmup:
+			warm.at = append(warm.at, [2]float64{r.started, r.ttft})
 		default:
-			good.at = append(good.at, [2]float64{at, y})
+			good.at = append(good.at, [2]float64{r.started, r.ttft})
 		}
 	}
 	begin := 0.0
@@ -131,17 +128,16 @@ func (c *chart) tellRequests(l *level, end float64) {
 	}
 	var all [parts]part
 	for _, r := range l.requests {
-		at := l.since(r.Started)
-		if r.Warmup || r.Abandoned || at < 0 {
+		if r.warmup || r.abandoned || r.started < 0 {
 			continue
 		}
-		p := &all[min(int(parts*at/end), parts-1)]
+		p := &all[min(int(parts*r.started/end), parts-1)]
 		p.n++
-		if !r.OK() {
+		if r.failed {
 			p.failed++
 		}
-		if v := r.Value(sweep.TTFT); finite(v) {
-			p.ttft = append(p.ttft, v)
+		if finite(r.ttft) {
+			p.ttft = append(p.ttft, r.ttft)
 		}
 	}
 	for i, p := range all {

@@ -53,7 +53,8 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 		trails: &c.trails, stall: stall, stop: cancel, secrets: &x.secrets,
 	}
 	if resp.StatusCode != http.StatusOK {
-		return x.secrets.scrubError(statusFailure(resp.StatusCode, res.Model, s.errorBody(resp.Body)))
+		body := s.errorBody(resp.Body)
+		return x.secrets.scrubError(&refusal{statusFailure(resp.StatusCode, res.Model, body), body})
 	}
 	if err := s.checkContentType(resp.Header); err != nil {
 		return x.secrets.scrubError(err)

@@ -41,9 +41,9 @@ func parseModels(data []byte) ([]listedModel, error) {
 		if data = object.Data; object.Data == nil {
 			data = object.Models
 		}
-	}
-	if string(data) == "null" { // Ollama without a model
-		return nil, nil
+		if string(data) == "null" { // Ollama without a model
+			return nil, nil
+		}
 	}
 	if len(data) == 0 || data[0] != '[' {
 		return nil, errors.New("the answer holds no list of models")

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -73,18 +74,20 @@ func (f *fit) correct(words, count, want int) {
 	if f.began == 0 {
 		f.began, f.atWords, f.atTokens = words, words, count
 	}
-	if grown := words - f.atWords; max(grown, -grown) > followed(want) {
-		if rise := float64(count-f.atTokens) / float64(grown); rise < leastRise || rise > mostRise {
-			f.user, f.lost = f.began, true
-			return
+	each := 1.0 // tokens of one word, until two counts tell
+	if grown := words - f.atWords; grown != 0 {
+		rise := float64(count-f.atTokens) / float64(grown)
+		each = min(max(1, rise), mostRise)
+		if max(grown, -grown) > followed(want) {
+			if rise < leastRise || rise > mostRise {
+				f.user, f.lost = f.began, true
+				return
+			}
+			f.atWords, f.atTokens = words, count
 		}
-		f.atWords, f.atTokens = words, count
 	}
-	next := words + want - count
-	if count > want*farOff || count < want/farOff { // a word may have several tokens
-		next = int(float64(words) * float64(want) / float64(count))
-	}
-	f.user = min(max(1, next), wordsAtMost*want)
+	next := float64(words) + math.Trunc(float64(want-count)/each)
+	f.user = int(min(max(1, next), float64(wordsAtMost*want)))
 }
 
 // followed is by how many words a prompt must have changed before its count must have too. A guess has words of more
@@ -94,8 +97,6 @@ func followed(want int) int { return 32 + want/8 }
 const (
 	// A word has at least one token, but for some tokenizers that have common pairs of words, and at most one a byte.
 	leastRise, mostRise = 0.25, 16
-	// farOff is how many times too long or too short a prompt must be before it is corrected in proportion.
-	farOff = 2
 	// wordsAtMost bounds the words for each token that is asked for.
 	wordsAtMost = 2
 )

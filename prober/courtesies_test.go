@@ -387,4 +387,3 @@ func FuzzCount(f *testing.F) {
 		}
 	})
 }
-

@@ -54,6 +54,7 @@ const maxNested = 4
 type naming struct {
 	fields []string
 	found  map[string]bool
+	work   int // bytes read, those of quoted errors again
 }
 
 // scope is the text itself (open is 0), or what a bracket opened.
@@ -68,6 +69,7 @@ func (n *naming) read(text string, depth int) {
 	if structured := strings.HasPrefix(text, "{") || strings.HasPrefix(text, "["); depth > 0 || !structured {
 		text = withoutRemedies(text)
 	}
+	n.work += len(text)
 	scopes := []scope{{role: sentence, now: sentence}}
 	last := byte(0) // the last character that is no space
 	for i := 0; i < len(text); {
@@ -82,8 +84,10 @@ func (n *naming) read(text string, depth int) {
 			value, end := literal(text, i)
 			i = end
 			last = c
-			if top.open == '{' && next(text, i) == ':' {
-				top.now = bodyRoles[value]
+			if next(text, i) == ':' { // a key
+				if top.open == '{' || top.role != echo {
+					top.now = bodyRoles[value]
+				}
 				continue
 			}
 			n.value(value, top.now, depth)

@@ -22,7 +22,7 @@ import (
 type fakeServer struct {
 	// script is the answer to the nth probe, counted from 0.
 	script func(n int, r sentRequest) script
-	// models is the body of GET /v1/models.
+	// models is the body of GET /v1/models, or the whole answer if it holds "HTTP/1.1 ".
 	models string
 	// tokenize answers POST /tokenize; nil: there is none.
 	tokenize func(r sentRequest) script
@@ -92,7 +92,11 @@ func (s *fakeServer) serve(conn net.Conn, reset func()) {
 		if models == "" {
 			models = fakeModels
 		}
-		_ = jsonAnswer(http.StatusOK, models).play(conn, reset)
+		answer := script(models)
+		if !strings.Contains(models, "HTTP/1.1 ") {
+			answer = jsonAnswer(http.StatusOK, models)
+		}
+		_ = answer.play(conn, reset)
 	case r.path == "/tokenize":
 		s.note(&s.others, r)
 		answer := jsonAnswer(http.StatusNotFound, `{"detail":"Not Found"}`)

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -33,6 +34,13 @@ type fit struct {
 	words  []string
 	system int // words in a system message of ours; 0: none is sent
 	user   int // words in the user's message
+
+	exact bool // by the server's tokenizer; else a guess, and what usage has made of it
+	again bool // a guess, and the tokenizer may answer by now
+	lost  bool // usage does not follow the length of the prompt
+
+	began             int // words in the first prompt that was counted
+	atWords, atTokens int // the last prompt whose count has followed it
 }
 
 // lead begins a message: it gives the first word the space before it that all others have. A word with and
@@ -59,6 +67,39 @@ func (f *fit) message(words int, random *rand.Rand) string {
 	}
 	return b.String()
 }
+
+// correct takes the server's count of a prompt with so many words, and sets how many the next has. It gives up (lost),
+// and goes back to the words that it began with, where the count does not follow.
+func (f *fit) correct(words, count, want int) {
+	if f.began == 0 {
+		f.began, f.atWords, f.atTokens = words, words, count
+	}
+	each := 1.0 // tokens of one word, until two counts tell
+	if grown := words - f.atWords; grown != 0 {
+		rise := float64(count-f.atTokens) / float64(grown)
+		each = min(max(1, rise), mostRise)
+		if max(grown, -grown) > followed(want) {
+			if rise < leastRise || rise > mostRise {
+				f.user, f.lost = f.began, true
+				return
+			}
+			f.atWords, f.atTokens = words, count
+		}
+	}
+	next := float64(words) + math.Trunc(float64(want-count)/each)
+	f.user = int(min(max(1, next), float64(wordsAtMost*want)))
+}
+
+// followed is by how many words a prompt must have changed before its count must have too. A guess has words of more
+// than one token in it, so that the counts of two prompts of the same length differ by some.
+func followed(want int) int { return 32 + want/8 }
+
+const (
+	// A word has at least one token, but for some tokenizers that have common pairs of words, and at most one a byte.
+	leastRise, mostRise = 0.25, 16
+	// wordsAtMost bounds the words for each token that is asked for.
+	wordsAtMost = 2
+)
 
 const (
 	// enoughWords makes 64^10 beginnings before the first block of 16 tokens is full.
@@ -108,7 +149,7 @@ func findFit(ctx context.Context, w *Workload, count counter, random *rand.Rand)
 	if len(s.found) < enoughWords {
 		return nil, fmt.Errorf("%w: only %d of its words are one token each", errNoTokenizer, len(s.found))
 	}
-	f := &fit{words: s.found, user: systemWords}
+	f := &fit{words: s.found, user: systemWords, exact: true}
 	around, err := f.overhead(ctx, count, random)
 	if err != nil {
 		return nil, err
@@ -121,6 +162,12 @@ func findFit(ctx context.Context, w *Workload, count counter, random *rand.Rand)
 	}
 	f.user = w.PromptTokens - around
 	if f.user < 1 {
+		// That stops the workload, so it takes a tokenizer that counts: twice the words are so many tokens more.
+		longer := *f
+		longer.user = 2 * systemWords
+		if got, err := longer.overhead(ctx, count, random); err != nil || got != around {
+			return nil, fmt.Errorf("%w: it counts %d tokens around %d words and %d around %d", errNoTokenizer, around, systemWords, got, longer.user)
+		}
 		return nil, &unfitError{err: fmt.Errorf("prompt_tokens: %d leaves no room: the server's template alone has %d tokens", w.PromptTokens, around)}
 	}
 	for range verifications {
@@ -138,6 +185,9 @@ func findFit(ctx context.Context, w *Workload, count counter, random *rand.Rand)
 // overhead is how many tokens a request has beside the user's words.
 func (f *fit) overhead(ctx context.Context, count counter, random *rand.Rand) (int, error) {
 	n, err := count(ctx, f.draw(random), false)
+	if err == nil && n < f.user+f.system {
+		err = fmt.Errorf("%w: it counts %d tokens in a request with %d words", errNoTokenizer, n, f.user+f.system)
+	}
 	return n - f.user, err
 }
 
@@ -171,6 +221,8 @@ func (s *wordSearch) sift(ctx context.Context, list []string) error {
 	switch {
 	case err != nil:
 		return err
+	case n <= s.base:
+		return fmt.Errorf("%w: it counts %d tokens, and %d with %d words more", errNoTokenizer, s.base, n, len(list))
 	case n-s.base == len(list):
 		s.found = append(s.found, list...)
 		return nil

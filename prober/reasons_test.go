@@ -131,10 +131,10 @@ var reasonScenes = []struct {
 	{ReasonMalformed, "a list of models that is none", func(t *testing.T) scene {
 		return scene{target: at("http", serveTCP(t, func(conn net.Conn) {
 			if _, err := readRequest(conn); err == nil {
-				_ = jsonAnswer(200, `[1]`).play(conn, nil)
+				_ = jsonAnswer(200, `"m"`).play(conn, nil)
 			}
-		}))}
-	}, "GET /v1/models: json: cannot unmarshal array"},
+		}), func(t *Target) { t.Model = "" })}
+	}, "GET /v1/models: the answer holds no list of models"},
 	{ReasonTooLarge, "a flood of headers", replies("HTTP/1.1 200 OK\r\nX-Flood: <2000000 x a>\r\n\r\n"), "response headers exceed 1048576 bytes"},
 	{ReasonTooLarge, "an event of 9 MB", replies("{ROLE}{C:<9000000 x a>}{DONE}"), "event exceeds 8388608 bytes"},
 	{ReasonTooLarge, "a list of models of 5 MB", func(t *testing.T) scene {
@@ -142,7 +142,7 @@ var reasonScenes = []struct {
 			if _, err := readRequest(conn); err == nil {
 				_ = jsonAnswer(200, `{"data":[],"x":"`+strings.Repeat("a", 5<<20)+`"}`).play(conn, nil)
 			}
-		}))}
+		}), func(t *Target) { t.Model = "" })}
 	}, "GET /v1/models: too large: body exceeds 4194304 bytes"},
 	{ReasonServerError, "an error in the stream", replies("{ROLE}{C:a}data: {\"error\":\"out of memory\"}\n\n{DONE}"), "out of memory"},
 	{ReasonEmptyOutput, "no token", replies("{ROLE}{FIN:stop}{USAGE:512,1}{DONE}"), "without a token"},

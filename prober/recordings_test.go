@@ -284,13 +284,15 @@ func TestRecordedHang(t *testing.T) {
 	}
 }
 
-// A server with a key refuses the question for its models already.
+// A server with a key refuses the question for its models already, where the target names none.
 func TestRecordedModelsWithoutKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial := func(context.Context, string, string) (net.Conn, error) {
 			return load(t, "auth-models-missing-key").Dial(), nil
 		}
-		res := newRig(t, dial, target()).once(t)
+		w := target()
+		w.Model = ""
+		res := newRig(t, dial, w).once(t)
 		if res.Reason != ReasonAuth || !strings.Contains(res.Err.Error(), "GET /v1/models: HTTP status 401: Unauthorized") {
 			t.Errorf("%s (%v)", outcome(res), res.Err)
 		}

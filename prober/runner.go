@@ -172,7 +172,8 @@ func (r *Runner) Prepare(ctx context.Context, workload string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.server.learnt(ctx, &l.plan.Workload); err != nil {
+	_, err = r.server.learnt(ctx, &l.plan.Workload)
+	if err = cmp.Or(err, r.server.unreachable()); err != nil {
 		if errors.Is(err, errAbandoned) {
 			err = context.Cause(ctx)
 		}
@@ -259,6 +260,7 @@ func (r *Runner) fire(ctx context.Context, l *lane, due time.Time) {
 			r.mu.Lock()
 			l.inFlight--
 			r.mu.Unlock()
+			r.server.refresh(ctx)
 		})
 	}
 }
@@ -359,8 +361,8 @@ func (r *Runner) probe(ctx context.Context, l *lane, d draft, due time.Time, war
 	return res
 }
 
-// attempt sends the request, and sends it again without a field that the server refuses if that changes nothing
-// of its shape. A panic is a failure like any other.
+// attempt sends the request, and sends it again without fields that the server refuses or may refuse, if a probe may
+// do without them. A panic is a failure like any other.
 func (r *Runner) attempt(ctx context.Context, l *lane, d draft, res *Result) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -369,38 +371,44 @@ func (r *Runner) attempt(ctx context.Context, l *lane, d draft, res *Result) (er
 		}
 	}()
 	w := &l.plan.Workload
-	for {
-		if !d.made {
-			recipe, err := r.server.learnt(ctx, w)
-			if err != nil {
-				return err
-			}
-			if d.request, err = recipe.request(d.id); err != nil {
-				return err
-			}
+	if !d.made {
+		recipe, err := r.server.learnt(ctx, w)
+		if err != nil {
+			return err
 		}
-		req := d.request
+		if d.request, err = recipe.request(d.id); err != nil {
+			return err
+		}
+	}
+	var why error // the last refusal
+	for req := d.request; ; {
 		res.Model = req.model
-		if err = r.client.stream(ctx, req, l.plan.StallTimeout, res, r.opts.Observer); err == nil {
+		if req.from.shapeChanged(w) {
+			res.Suspect |= SuspectFieldRefused
+		}
+		err := r.client.stream(ctx, req, l.plan.StallTimeout, res, r.opts.Observer)
+		if err == nil {
+			if why != nil && len(d.request.from.trial) == 0 { // a trial that fails is nothing new
+				res.Suspect |= SuspectFieldRefused
+			}
+			r.server.accepted(req, why)
 			r.server.correct(res, req.words)
 			return nil
 		}
-		var f *failure
-		if !errors.As(err, &f) || f.reason != ReasonBadRequest {
-			return err
-		}
-		drop, advice := refusedField(w, res.Body, req.dropped)
+		again, advice := r.server.again(req, err)
 		if advice != "" {
-			return fmt.Errorf("%w (%s)", err, advice)
+			err = fmt.Errorf("%w (%s)", err, advice)
 		}
-		if drop == "" {
+		if again == nil {
+			if why != nil {
+				r.server.vain()
+			}
 			return err
 		}
-		if r.server.drop(drop) { // else a probe beside this one has learnt it first
-			level.Warn(r.logger).Log("msg", "the server refuses a field, sending without it", "workload", w.Name, "field", drop, "err", err)
+		why = err
+		if req, err = again.request(d.id); err != nil {
+			return err
 		}
-		res.Suspect |= SuspectFieldRefused
 		res.Body, res.Status, res.Sent = "", 0, time.Time{}
-		d.made = false
 	}
 }

@@ -390,7 +390,7 @@ func TestServerThatComesUp(t *testing.T) {
 		n := 0
 		s.dialing = func(string, string) error {
 			n++
-			return map[int]error{1: dnsError, 2: dnsError, 3: refusedError}[n]
+			return map[int]error{1: dnsError, 2: dnsError, 3: dnsError, 4: dnsError, 5: refusedError, 6: refusedError}[n] // the list's and the probe's
 		}
 		g := newRig(t, s.dial, target(every(10*time.Second, 35*time.Second, 5)))
 		g.runFor(t, 60*time.Second)

@@ -200,7 +200,7 @@ func TestPrepareTellsWhyItCannot(t *testing.T) {
 			`target "t": preparing workload "w": prompt_tokens 512 and output_tokens 128 are 640 together; model "m" takes at most 512 (max_model_len)`,
 		},
 		{
-			"a server that hangs", func(s *fakeServer, _ *Target) { s.tokenize = func(sentRequest) script { return "<<HANG>>HTTP/1.1 " } },
+			"a server that hangs", func(s *fakeServer, w *Target) { s.models, w.Model = "<<HANG>>HTTP/1.1 ", "" },
 			`target "t": preparing workload "w": context deadline exceeded`,
 		},
 	} {

@@ -54,7 +54,8 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 		trails: &c.trails, stall: stall, stop: cancel, secrets: &c.secrets,
 	}
 	if resp.StatusCode != http.StatusOK {
-		return c.secrets.Error(statusFailure(resp.StatusCode, res.Model, s.errorBody(resp.Body)))
+		body := s.errorBody(resp.Body)
+		return c.secrets.Error(&refusal{statusFailure(resp.StatusCode, res.Model, body), body})
 	}
 	if err := s.checkContentType(resp.Header); err != nil {
 		return c.secrets.Error(err)

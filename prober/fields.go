@@ -1,0 +1,158 @@
+package prober
+
+import (
+	"regexp"
+	"slices"
+	"time"
+)
+
+const (
+	// tryFieldAgain is when a field that a server has refused is sent again, by one probe.
+	tryFieldAgain = 10 * time.Minute
+	// Where leaving fields out did not help, probes take the refusal as it is for a while, which doubles.
+	firstVainPause = time.Minute
+	lastVainPause  = 10 * time.Minute
+	// refusalsInARow is how many probes must be refused before it counts no more that the server has taken our fields.
+	refusalsInARow = 5
+)
+
+// tooLongWords tell that the request is too long, whatever fields it has.
+var tooLongWords = regexp.MustCompile(`(?i)\bcontext\s+(?:length|window|size)\b`)
+
+// fields is what is known of the fields that a server takes. It has no lock of its own.
+type fields struct {
+	dropped map[string]time.Time // when each is tried again
+	unsure  bool                 // they were dropped without having been named: the next probe has them all
+	taken   map[string]bool      // a request with them has succeeded
+
+	refusals  int // probes refused in a row
+	vainUntil time.Time
+	vainPause time.Duration
+}
+
+func newFields() fields {
+	return fields{dropped: map[string]time.Time{}, taken: map[string]bool{}}
+}
+
+// omission is what one request leaves out of what it could hold.
+type omission struct {
+	dropped map[string]bool // fields that it does without; never changed
+	trial   []string        // fields that the server has refused before and that it has all the same
+	blind   bool            // all fields were left out that may be to blame: the refusal named none
+}
+
+// without returns an omission of more fields.
+func (o omission) without(fields ...string) omission {
+	dropped := map[string]bool{}
+	for field := range o.dropped {
+		dropped[field] = true
+	}
+	for _, field := range fields {
+		dropped[field] = true
+	}
+	return omission{dropped: dropped, blind: o.blind}
+}
+
+// sent lists the fields that a request of the workload has and may do without.
+func (o omission) sent(w *Workload) []string {
+	return slices.DeleteFunc(w.optional(), func(field string) bool {
+		return o.dropped[field] || field == fieldContinuousUsage && o.dropped[fieldStreamOptions]
+	})
+}
+
+// shapeChanged reports whether a request of the workload is another than was asked for.
+func (o omission) shapeChanged(w *Workload) bool {
+	return o.dropped[fieldTemplate] && w.defaultTemplate()
+}
+
+// next is what the next request of a workload leaves out. A field whose time has come is tried by this one alone.
+func (f *fields) next(w *Workload, now time.Time) omission {
+	o := omission{dropped: map[string]bool{}}
+	for field := range f.dropped {
+		o.dropped[field] = true
+	}
+	if len(f.dropped) == 0 {
+		return o
+	}
+	for _, field := range slices.Backward(w.optional()) { // what changes the shape comes first
+		due, dropped := f.dropped[field]
+		within := field == fieldContinuousUsage && o.dropped[fieldStreamOptions]
+		if !dropped || within || !f.unsure && now.Before(due) {
+			continue
+		}
+		o.trial = append(o.trial, field)
+		delete(o.dropped, field)
+		if !f.unsure {
+			f.dropped[field] = now.Add(tryFieldAgain)
+			break
+		}
+	}
+	f.unsure = false
+	return o
+}
+
+// again is what a request leaves out that is sent once more after a refusal; ok is false if it is not. advice is what
+// the configuration could do about it.
+func (f *fields) again(w *Workload, o omission, body string, now time.Time) (more omission, ok bool, advice string) {
+	if len(o.trial) > 0 {
+		return o.without(o.trial...), true, "" // as before the trial
+	}
+	sent := o.sent(w)
+	field, advice := refusedField(w, body, sent)
+	switch {
+	case advice != "" || now.Before(f.vainUntil):
+		return o, false, advice
+	case field != "":
+		return o.without(field), true, ""
+	case o.blind || tooLongWords.MatchString(body):
+		return o, false, ""
+	}
+	// What the server has taken before is not what it refuses now, as far as it does not say so.
+	unknown := slices.DeleteFunc(sent, func(field string) bool { return f.taken[field] })
+	if len(unknown) == 0 {
+		return o, false, ""
+	}
+	more = o.without(unknown...)
+	more.blind = true
+	return more, true, ""
+}
+
+// refused counts a probe that was refused.
+func (f *fields) refused() {
+	if f.refusals++; f.refusals >= refusalsInARow {
+		clear(f.taken) // it may be another server now
+	}
+}
+
+// vain: the server refused a request without the fields as well.
+func (f *fields) vain(now time.Time) {
+	f.vainPause = min(max(2*f.vainPause, firstVainPause), lastVainPause)
+	f.vainUntil = now.Add(f.vainPause)
+}
+
+// accepted learns from a success. restored are the fields that the server takes by now, left those that it was found
+// to refuse.
+func (f *fields) accepted(w *Workload, o omission, now time.Time) (restored, left []string) {
+	f.vainPause, f.vainUntil = 0, time.Time{}
+	for _, field := range o.sent(w) {
+		f.taken[field] = true
+	}
+	for _, field := range o.trial {
+		if _, dropped := f.dropped[field]; dropped {
+			delete(f.dropped, field)
+			restored = append(restored, field)
+		}
+	}
+	for _, field := range droppable {
+		if _, known := f.dropped[field]; !o.dropped[field] || known {
+			continue
+		}
+		left = append(left, field)
+		delete(f.taken, field)
+		f.dropped[field] = now.Add(tryFieldAgain)
+		if o.blind {
+			f.dropped[field], f.unsure = now, true
+		}
+	}
+	return restored, left
+}

@@ -3,6 +3,7 @@ package prober
 import (
 	"bytes"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // answerTo feeds a stream to an answer, with one millisecond between events.
 func answerTo(stream []byte, w *Workload) (*Result, error) {
 	res := &Result{Probe: &Probe{Workload: w}, Model: "m", Sent: epoch, Status: 200}
-	a := newAnswer(res, func(text string) string { return text })
+	a := newAnswer(res, func(text string) string { return text }, nil)
 	s := newSSEReader(bytes.NewReader(stream))
 	cut := false
 	var err error
@@ -38,7 +39,7 @@ func answerTo(stream []byte, w *Workload) (*Result, error) {
 
 // FuzzAnswer: whatever a server sends, there is no panic, and the numbers fit together.
 func FuzzAnswer(f *testing.F) {
-	for _, c := range streamCases {
+	for _, c := range slices.Concat(streamCases, errorCases, endingCases, tokenCases, countCases) {
 		if text := expand(string(c.script)); len(text) < 10_000 {
 			f.Add([]byte(text), 128)
 		}

@@ -14,6 +14,7 @@ type request struct {
 	body []byte
 
 	model   string
+	aliases []string        // other names by which the server may call the model in its answer
 	words   int             // of its prompt, in the user's message
 	dropped map[string]bool // fields that it leaves out because the server refuses them
 }

@@ -21,6 +21,9 @@ func readAll(src io.Reader) (events []string, err error) {
 			return events, err
 		}
 		text := string(e.data)
+		if len(e.stray) > 0 {
+			text += "‖" + string(e.stray)
+		}
 		if len(e.name) > 0 {
 			text = string(e.name) + "|" + text
 		}
@@ -40,6 +43,7 @@ var sseCases = []struct {
 	{"no space after the colon", "data:a\n\n", []string{"a"}},
 	{"only one space belongs to the separator", "data:  a \n\n", []string{" a "}},
 	{"no colon", "data\n\n", []string{""}},
+	{"lines of no known field", "error: {\"code\":500}\n\n{\"a\":1}\r\nb\r\n\r\ndata: a\nfoo\n\n", []string{"‖error: {\"code\":500}", "‖{\"a\":1}\nb", "a‖foo"}},
 	{"comments", ": keep-alive\n\n:\n\ndata: a\n: x\n\n", []string{"a"}},
 	{"a thousand comments", strings.Repeat(":\n\n", 1000) + "data: a\n\n", []string{"a"}},
 	{"id and retry are skipped", "id: 1\nretry: 5\ndata: a\nid: 2\n\n", []string{"a"}},
@@ -53,7 +57,7 @@ var sseCases = []struct {
 	{"only CR and LF end a line", "data: a\u2028b\u2029c\u0085d\ve\ff\n\n", []string{"a\u2028b\u2029c\u0085d\ve\ff"}},
 	{"an unfinished event is dropped", "data: a\n\ndata: b\n", []string{"a"}},
 	{"many empty lines", "\n\n\r\n\rdata: a\n\n\n\n", []string{"a"}},
-	{"other fields", "datas: x\nfoo\ndata: a\n\n", []string{"a"}},
+	{"other fields", "datas: x\nfoo\ndata: a\n\n", []string{"a‖datas: x\nfoo"}},
 	{"nothing", "", nil},
 	{"70 kB in one line", "data: " + strings.Repeat("a", 70_000) + "\n\ndata: b\n\n", []string{strings.Repeat("a", 70_000), "b"}},
 	{"4 MB in one line", "data: " + strings.Repeat("a", 4_000_000) + "\n\n", []string{strings.Repeat("a", 4_000_000)}},
@@ -209,18 +213,22 @@ func referenceEvents(stream string) (events []string) {
 	stream = strings.TrimPrefix(stream, "\xEF\xBB\xBF")
 	stream = strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")
 	lines := strings.Split(stream, "\n")
-	var data []string
+	var data, stray []string
 	var name string
 	for _, line := range lines[:len(lines)-1] {
 		if line == "" {
-			if data != nil || name != "" {
+			if data != nil || name != "" || stray != nil {
 				text := strings.Join(data, "\n")
+				if stray != nil {
+					lines := strings.Join(stray, "\n")
+					text += "‖" + lines[:min(len(lines), maxStray)]
+				}
 				if name != "" {
 					text = fmt.Sprintf("%s|%s", name, text)
 				}
 				events = append(events, text)
 			}
-			data, name = nil, ""
+			data, stray, name = nil, nil, ""
 			continue
 		}
 		field, value, _ := strings.Cut(line, ":")
@@ -230,6 +238,9 @@ func referenceEvents(stream string) (events []string) {
 			data = append(data, value)
 		case "event":
 			name = value
+		case "", "id", "retry":
+		default:
+			stray = append(stray, line)
 		}
 	}
 	return events

@@ -332,6 +332,7 @@ type jsonScanner struct {
 	pos   int
 	depth int
 	bad   bool
+	work  int // bytes looked at: a test holds that they are few for each byte of the event
 }
 
 // maxDepth is encoding/json's own bound on nesting.
@@ -350,6 +351,7 @@ func (s *jsonScanner) blanks() {
 
 // peek returns the next byte, 0 at the end or after an error.
 func (s *jsonScanner) peek() byte {
+	s.work++
 	if s.bad || s.pos >= len(s.data) {
 		return 0
 	}
@@ -541,6 +543,7 @@ func (s *jsonScanner) str() []byte {
 	for pos := begin; pos < len(s.data); pos++ {
 		switch b := s.data[pos]; {
 		case b == '"':
+			s.work += pos - begin
 			s.pos = pos + 1
 			return s.data[begin:pos]
 		case b == '\\':

@@ -183,6 +183,9 @@ func FuzzChunkDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, event []byte) {
 		var got chunk
 		err := got.decode(event)
+		if got.scan.work > 4*len(event)+16 {
+			t.Errorf("looked at %d bytes of %d", got.scan.work, len(event))
+		}
 		var reference map[string]json.RawMessage
 		referenceErr := json.Unmarshal(event, &reference)
 		if reference == nil && referenceErr == nil {

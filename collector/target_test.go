@@ -129,7 +129,7 @@ func TestEverySeriesThatCountsStartsAtZero(t *testing.T) {
 	}
 	for _, reason := range []string{ // cached_prompt waits for a count from the server
 		"prompt_length", "short_output", "long_output", "coalesced", "reader_late",
-		"usage_mismatch", "no_done", "content_type", "field_refused", "degenerate", "other_model",
+		"usage_mismatch", "no_done", "content_type", "field_refused", "degenerate", "other_model", "finish_reason",
 	} {
 		want[fmt.Sprintf("llm_probe_suspect_total{reason=%q}", reason)] = 0
 	}

@@ -3,26 +3,35 @@ package prober
 import (
 	"bytes"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/llm-prober/llm_prober/internal/recording"
 )
 
-// answerTo feeds a stream to an answer, with one millisecond between events.
-func answerTo(stream []byte, w *Workload) (*Result, error) {
-	res := &Result{Probe: &Probe{Workload: w}, Model: "m", Sent: epoch, Status: 200}
-	a := newAnswer(res, func(text string) string { return text })
+// answerTo feeds a stream to an answer, with one millisecond between events. work is how many bytes were looked at,
+// moved or copied on the way from the bytes to the result.
+func answerTo(stream []byte, w *Workload) (res *Result, work int, err error) {
+	res = &Result{Probe: &Probe{Workload: w}, Model: "m", Sent: epoch, Status: 200}
+	a := newAnswer(res, func(text string) string {
+		work += len(text)
+		return text
+	}, nil)
 	s := newSSEReader(bytes.NewReader(stream))
 	cut := false
-	var err error
+	var left error
 	for n := 1; !a.done && !cut; n++ {
 		var e sseEvent
 		if e, err = s.next(); err != nil {
+			left = a.left(s.rest())
 			break
 		}
 		var token bool
-		if token, err = a.take(e); err != nil {
+		token, err = a.take(e)
+		work += a.chunk.scan.work
+		a.chunk.scan.work = 0
+		if err != nil {
 			break
 		}
 		if token {
@@ -31,14 +40,14 @@ func answerTo(stream []byte, w *Workload) (*Result, error) {
 		}
 	}
 	if err == io.EOF {
-		err = nil
+		err = left
 	}
-	return res, a.finish(cut, err)
+	return res, work + int(s.work), a.finish(cut, err)
 }
 
 // FuzzAnswer: whatever a server sends, there is no panic, and the numbers fit together.
 func FuzzAnswer(f *testing.F) {
-	for _, c := range streamCases {
+	for _, c := range slices.Concat(streamCases, errorCases, endingCases, tokenCases, countCases) {
 		if text := expand(string(c.script)); len(text) < 10_000 {
 			f.Add([]byte(text), 128)
 		}
@@ -54,7 +63,10 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, asked int) {
 		w := &Workload{PromptTokens: 512, OutputTokens: max(1, asked%1000)}
-		res, err := answerTo(stream, w)
+		res, work, err := answerTo(stream, w)
+		if work > 16*len(stream)+64 {
+			t.Errorf("work on %d bytes for %d", work, len(stream))
+		}
 		if err != nil {
 			res.Reason, res.Err = ReasonInternal, err
 		}

@@ -30,7 +30,7 @@ func BenchmarkEvent(b *testing.B) {
 		conn := newStampedConn(client, func(time.Time) {})
 		w := &Workload{OutputTokens: 1 << 40}
 		res := &Result{Probe: &Probe{Workload: w}, Model: "mock"}
-		sse, a, late := newSSEReader(&eventSource{[]byte(event)}), newAnswer(res, nil), newLateness(conn, &trails{})
+		sse, a, late := newSSEReader(&eventSource{[]byte(event)}), newAnswer(res, nil, nil), newLateness(conn, &trails{})
 		res.Gaps = make([]time.Duration, 0, 1<<16)
 		timer := time.NewTimer(time.Hour)
 		b.ReportAllocs()

@@ -2,12 +2,24 @@ package prober
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
 )
+
+// streamCase is a stream and what a probe makes of it.
+type streamCase struct {
+	id     string
+	source string
+	what   string
+	script script
+	want   string
+	err    string        // part of the error
+	took   time.Duration // from start to end; 0: not looked at
+}
 
 // The cases below are public bug reports of other stream clients, benchmarks and probers, each with what is right.
 // Where an answer is shorter than the 128 tokens that the workload asks for, it is suspect for that (short_output)
@@ -16,15 +28,7 @@ import (
 // Not here, since they are about the way from results to metrics, pages and processes: the medians of p15, p16 to
 // p19, p23 and p26. b13 is a benchmark. c09, p11, p13 and p21 are in the tests of the runner, e16 in those of
 // secrets.
-var streamCases = []struct {
-	id     string
-	source string
-	what   string
-	script script
-	want   string
-	err    string        // part of the error
-	took   time.Duration // from start to end; 0: not looked at
-}{
+var streamCases = []streamCase{
 	// a: server-sent events
 	{
 		id: "a01", source: "zendev-sh/goai#70, openai/openai-go#368", what: "an event of 70 kB",
@@ -68,7 +72,7 @@ var streamCases = []struct {
 	},
 	{
 		id: "a05", source: "a2aproject/a2a-js#714, EdamAme-x/pentect#1438", what: "bare CR",
-		script: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\r\r<<+200ms>>data: [DONE]\r\r",
+		script: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"length\"}]}\r\r<<+200ms>>data: [DONE]\r\r",
 		want:   "ok ttft=0s gaps=[] tpot=none duration=0s tokens=1/chunks",
 	},
 	{
@@ -368,7 +372,7 @@ func withheld() script {
 }
 
 func TestStreamCases(t *testing.T) {
-	for _, c := range streamCases {
+	for _, c := range slices.Concat(streamCases, errorCases, endingCases, tokenCases, countCases) {
 		t.Run(c.id+" "+c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := always(c.script)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -12,26 +14,60 @@ import (
 type chunk struct {
 	scan jsonScanner
 
-	hasChoice bool // choices holds at least one element
-	hasDelta  bool // and that has a delta or a text, be it empty
-	role      bool // the delta names a role
-	tools     bool // the delta carries tool calls
+	choice             // the choice with index 0
+	hasChoices    bool // choices is a list, be it empty
+	othersChoices bool // it holds a choice with another index
 
-	// Text as JSON has it between the quotes, still escaped; empty where the field is absent, null or "".
-	content   []byte // delta.content or text
-	reasoning []byte // delta.reasoning or delta.reasoning_content
-
-	finish   []byte // finish_reason, still escaped; empty for null and ""
-	model    []byte // still escaped
-	tokenIDs int    // length of token_ids; -1 where it is absent or null
+	model []byte // still escaped
 
 	hasUsage         bool // usage is an object
-	promptTokens     int  // -1 where the server sends none, as the two below
+	promptTokens     int  // -1 where the server sends none, as the four below
 	completionTokens int
 	cachedTokens     int
+	reasoningTokens  int
+	badCount         bool // a count is a number, but none of tokens
 
-	err     []byte // the error member, raw JSON; nil where it is absent or null
+	// What errors consist of. err is the value of a member that is named so, in whatever place; nil where there is
+	// none, or an empty one.
+	err     []byte
+	failed  bool   // object or type is an error's
+	alarm   bool   // a status, a code or a detail as errors have them; they may mean something else beside an answer
+	unknown bool   // has a member that nothing is known of
 	metrics []byte // vLLM's per-request metrics, raw JSON; nil where it is absent or null
+}
+
+// choice is one element of choices. A probe asks for one answer, so that index 0 is it.
+type choice struct {
+	present bool
+	index   int
+
+	role     bool // the delta names a role
+	blank    bool // content or text is there, as ""
+	answers  bool // the delta has a value that is part of an answer
+	reasons  bool // and one that is reasoning
+	tokenIDs int  // length of token_ids; -1 where it is absent or null
+
+	// Text as JSON has it between the quotes, still escaped; empty where the field is absent, empty or no string.
+	content   []byte // delta.content or text
+	reasoning []byte // delta.reasoning or its like
+	finish    []byte // finish_reason
+}
+
+// payload reports whether the choice carries something that was generated.
+func (c *choice) payload() bool { return c.answers || c.reasons }
+
+// reportsError tells an event by which a server says that it failed.
+func (c *chunk) reportsError() bool {
+	return c.err != nil || c.failed || c.alarm && !c.present && !c.hasUsage
+}
+
+// errorText is what the server said about its error: the value of the member that is named so where it has words,
+// else the whole event.
+func (c *chunk) errorText() []byte {
+	if len(c.err) > 0 && (c.err[0] == '{' || c.err[0] == '"') {
+		return slices.Concat([]byte(`{"error":`), c.err, []byte("}"))
+	}
+	return c.scan.data
 }
 
 // errMalformed: an event is not JSON, or not an object.
@@ -41,7 +77,8 @@ var errMalformed = errors.New("malformed")
 // and allocates nothing; encoding/json itself costs 2.6 us and 14 allocations for a chunk of 250 bytes, which
 // is more than the rest of the client.
 func (c *chunk) decode(data []byte) error {
-	*c = chunk{scan: jsonScanner{data: data}, tokenIDs: -1, promptTokens: -1, completionTokens: -1, cachedTokens: -1}
+	*c = chunk{scan: jsonScanner{data: data}, promptTokens: -1, completionTokens: -1, cachedTokens: -1, reasoningTokens: -1}
+	c.tokenIDs = -1
 	s := &c.scan
 	s.blanks()
 	if s.peek() != '{' {
@@ -64,36 +101,62 @@ type member func(s *jsonScanner, c *chunk, key []byte)
 func topMember(s *jsonScanner, c *chunk, key []byte) {
 	switch string(key) {
 	case "choices":
-		s.array(c, func(s *jsonScanner, c *chunk) {
-			if s.peek() == '{' {
-				c.hasChoice = true
-				s.object(c, choiceMember)
-				return
-			}
-			s.value()
-		})
+		c.hasChoices = s.peek() == '['
+		s.array(c, anyChoice)
 	case "usage":
 		c.hasUsage = s.peek() == '{'
 		s.objectOrOther(c, usageMember)
 	case "model":
 		c.model = s.text()
-	case "error":
-		c.err = s.raw()
 	case "metrics":
 		c.metrics = s.raw()
-	default:
+	case "object", "type":
+		c.failed = errorWord(s.text()) || c.failed
+	case "code", "status", "status_code", "statusCode":
+		c.alarm = s.badStatus() || c.alarm
+	case "detail":
+		c.unknown = true
+		c.alarm = s.filled(anything) || c.alarm
+	case "success", "ok":
+		c.alarm = s.peek() == 'f' || c.alarm
 		s.value()
+	case "id", "created", "system_fingerprint":
+		s.value()
+	default:
+		c.unknown = true
+		c.errorOr(s, key, (*jsonScanner).value)
+	}
+}
+
+// anyChoice reads one element of choices and keeps the one with index 0.
+func anyChoice(s *jsonScanner, c *chunk) {
+	if s.peek() != '{' {
+		s.value()
+		return
+	}
+	kept := c.choice
+	c.choice = choice{present: true, tokenIDs: -1}
+	s.object(c, choiceMember)
+	if c.index != 0 {
+		c.othersChoices = true
+	}
+	if c.index != 0 || kept.present {
+		c.choice = kept
 	}
 }
 
 func choiceMember(s *jsonScanner, c *chunk, key []byte) {
 	switch string(key) {
+	case "index":
+		c.index = max(0, s.count())
 	case "delta":
-		c.hasDelta = s.peek() == '{'
-		s.objectOrOther(c, deltaMember)
+		if s.peek() == '{' {
+			s.object(c, deltaMember)
+			return
+		}
+		c.takeContent(s)
 	case "text":
-		c.hasDelta = s.peek() == '"'
-		c.content = s.text()
+		c.takeContent(s)
 	case "finish_reason":
 		c.finish = s.text()
 	case "token_ids":
@@ -107,51 +170,160 @@ func choiceMember(s *jsonScanner, c *chunk, key []byte) {
 			s.value()
 		})
 	default:
-		s.value()
+		c.errorOr(s, key, (*jsonScanner).value)
 	}
 }
 
+// deltaMember looks at values, not at names: engines have always invented new members for what they generate. Any
+// string, list or object with something in it is part of the answer, or of the reasoning if its name says so.
+// Numbers and booleans are not: no token is one, and servers count and flag with them ("index":0).
 func deltaMember(s *jsonScanner, c *chunk, key []byte) {
-	switch string(key) {
-	case "role":
+	switch {
+	case string(key) == "role":
 		c.role = len(s.text()) > 0
-	case "content":
-		c.content = s.text()
-	case "reasoning", "reasoning_content":
-		if text := s.text(); len(text) > 0 {
-			c.reasoning = text
-		}
-	case "tool_calls":
-		if s.peek() != '[' {
-			s.value()
+	case string(key) == "content":
+		c.takeContent(s)
+	case label(key):
+		s.value()
+	case reasoningWord(key):
+		if s.peek() != '"' {
+			c.reasons = s.filled(generated) || c.reasons
 			return
 		}
-		s.array(c, func(s *jsonScanner, c *chunk) {
-			c.tools = true
-			s.value()
-		})
+		if text := s.text(); len(text) > 0 {
+			c.reasoning, c.reasons = text, true
+		}
 	default:
-		s.value()
+		c.errorOr(s, key, func(s *jsonScanner) { c.answers = s.filled(generated) || c.answers })
 	}
+}
+
+// takeContent reads the text of an answer: a string, or a list of parts, some of which may be reasoning.
+func (c *chunk) takeContent(s *jsonScanner) {
+	switch s.peek() {
+	case '"':
+		text := s.text()
+		c.blank = len(text) == 0
+		if len(text) > 0 {
+			c.content, c.answers = text, true
+		}
+	case '[':
+		s.array(c, contentPart)
+	default:
+		c.answers = s.filled(generated) || c.answers
+	}
+}
+
+// contentPart reads an element of a content that is a list, such as Mistral's
+// {"type":"thinking","thinking":[{"type":"text","text":"hm"}]}.
+func contentPart(s *jsonScanner, c *chunk) {
+	if s.peek() != '{' {
+		c.answers = s.filled(generated) || c.answers
+		return
+	}
+	filled, reasons := false, false
+	for item := s.open('{', '}'); item; item = s.more('}') {
+		key := s.key()
+		s.colon()
+		switch {
+		case string(key) == "type":
+			reasons = reasoningWord(s.text()) || reasons
+		case label(key):
+			s.value()
+		default:
+			if s.filled(generated) {
+				filled, reasons = true, reasoningWord(key) || reasons
+			}
+		}
+	}
+	c.reasons = filled && reasons || c.reasons
+	c.answers = filled && !reasons || c.answers
 }
 
 func usageMember(s *jsonScanner, c *chunk, key []byte) {
 	switch string(key) {
 	case "prompt_tokens":
-		c.promptTokens = s.count()
+		c.count(s, &c.promptTokens)
 	case "completion_tokens":
-		c.completionTokens = s.count()
-	case "prompt_tokens_details":
+		c.count(s, &c.completionTokens)
+	case "reasoning_tokens": // SGLang has it here, OpenAI in the details
+		c.count(s, &c.reasoningTokens)
+	case "prompt_tokens_details", "completion_tokens_details":
 		s.objectOrOther(c, func(s *jsonScanner, c *chunk, key []byte) {
-			if string(key) == "cached_tokens" {
-				c.cachedTokens = s.count()
-				return
+			switch string(key) {
+			case "cached_tokens":
+				c.count(s, &c.cachedTokens)
+			case "reasoning_tokens":
+				c.count(s, &c.reasoningTokens)
+			default:
+				s.value()
 			}
-			s.value()
 		})
 	default:
 		s.value()
 	}
+}
+
+// count reads a number of tokens. A number that cannot be one is remembered; what is no number is absent.
+func (c *chunk) count(s *jsonScanner, to *int) {
+	number := s.peek() == '-' || s.peek()-'0' <= 9
+	*to = s.count()
+	c.badCount = c.badCount || number && *to < 0
+}
+
+// errorOr reads the value of a member as an error if it is named so, else in another way.
+func (c *chunk) errorOr(s *jsonScanner, key []byte, otherwise func(*jsonScanner)) {
+	if !errorName(key) {
+		otherwise(s)
+		return
+	}
+	begin := s.pos
+	if s.filled(anything) && !s.bad && c.err == nil {
+		c.err = s.data[begin:s.pos]
+	}
+}
+
+// errorName tells members, fields and events by which a server reports an error: error, errors, error_code, errmsg.
+func errorName(name []byte) bool {
+	for _, stem := range []string{"err", "exception", "failure"} {
+		if len(name) >= len(stem) && strings.EqualFold(string(name[:len(stem)]), stem) {
+			return true
+		}
+	}
+	return false
+}
+
+// errorWord tells the type, status or event name of an error: "error", "InternalServerError", "response.failed".
+func errorWord(word []byte) bool { return holds(word, "error", "fail", "exception") }
+
+// reasoningWord tells names and types of reasoning: reasoning_content, reasoning_details, thinking, thought.
+func reasoningWord(word []byte) bool { return holds(word, "reason", "think", "thought") }
+
+// holds reports whether a word contains one of the stems, in whatever case.
+func holds(word []byte, stems ...string) bool {
+	if len(word) > maxWord {
+		return false
+	}
+	for _, stem := range stems {
+		for i := 0; i+len(stem) <= len(word); i++ {
+			if strings.EqualFold(string(word[i:i+len(stem)]), stem) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxWord is the length of the longest word that a name or a type is taken for.
+const maxWord = 64
+
+// label tells members that name what they stand beside, and are no part of it.
+func label(key []byte) bool {
+	switch string(key) {
+	case "type", "id", "object", "role", "index":
+		return true
+	}
+	return false
 }
 
 // jsonScanner reads JSON text in one pass. After the first error it stands still and bad is set.
@@ -160,6 +332,7 @@ type jsonScanner struct {
 	pos   int
 	depth int
 	bad   bool
+	work  int // bytes looked at: a test holds that they are few for each byte of the event
 }
 
 // maxDepth is encoding/json's own bound on nesting.
@@ -178,6 +351,7 @@ func (s *jsonScanner) blanks() {
 
 // peek returns the next byte, 0 at the end or after an error.
 func (s *jsonScanner) peek() byte {
+	s.work++
 	if s.bad || s.pos >= len(s.data) {
 		return 0
 	}
@@ -282,6 +456,55 @@ func (s *jsonScanner) value() {
 	}
 }
 
+// What a value can hold that counts: of an error its numbers do as well, of an answer only what was generated.
+const (
+	generated = iota
+	anything
+)
+
+// filled skips one value and reports whether there is anything in it: "", {}, [], null, false, 0 and what consists of
+// these only are empty.
+func (s *jsonScanner) filled(by int) (full bool) {
+	switch s.peek() {
+	case '"':
+		return len(s.str()) > 0
+	case '{':
+		for item := s.open('{', '}'); item; item = s.more('}') {
+			key := s.key()
+			s.colon()
+			full = s.filled(by) && (by == anything || !label(key)) || full
+		}
+		return full
+	case '[':
+		for item := s.open('[', ']'); item; item = s.more(']') {
+			full = s.filled(by) || full
+		}
+		return full
+	default:
+		begin := s.pos
+		s.value()
+		return by == anything && !zero(s.data[begin:s.pos])
+	}
+}
+
+// zero tells null, false and 0, in whatever form, from true and other numbers.
+func zero(literal []byte) bool {
+	if exponent := bytes.IndexAny(literal, "eE"); exponent >= 0 {
+		literal = literal[:exponent]
+	}
+	return !bytes.ContainsAny(literal, "t123456789")
+}
+
+// badStatus skips one value and reports whether it is a status or a code that stands for an error.
+func (s *jsonScanner) badStatus() bool {
+	if s.peek() == '"' {
+		text := s.text()
+		number := jsonScanner{data: text}
+		return errorWord(text) || number.count() >= 400
+	}
+	return s.count() >= 400
+}
+
 // raw skips one value and returns its text; nil for null.
 func (s *jsonScanner) raw() []byte {
 	begin := s.pos
@@ -320,6 +543,7 @@ func (s *jsonScanner) str() []byte {
 	for pos := begin; pos < len(s.data); pos++ {
 		switch b := s.data[pos]; {
 		case b == '"':
+			s.work += pos - begin
 			s.pos = pos + 1
 			return s.data[begin:pos]
 		case b == '\\':
@@ -397,12 +621,12 @@ func (s *jsonScanner) digits() {
 	}
 }
 
-// count reads a number of tokens; -1 for anything that is none.
+// count reads a whole number; -1 for anything that is none, or is larger than anything that is counted here.
 func (s *jsonScanner) count() int {
 	begin := s.pos
 	s.value()
 	digits := s.data[begin:s.pos]
-	if s.bad || len(digits) > 18 {
+	if s.bad || len(digits) > 9 {
 		return -1
 	}
 	n := 0

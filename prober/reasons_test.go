@@ -217,6 +217,7 @@ var suspectScenes = []struct {
 	}},
 	{"degenerate", "slashes", replies("{ROLE}{C:<20 x />}{FIN:length}{USAGE:512,128}{DONE}")},
 	{"other_model", "by the stream", replies(`{ROLE}data: {"model":"other","choices":[{"delta":{"content":"a"}}]}` + "\n\n{FIN:length}{USAGE:512,128}{DONE}")},
+	{"finish_reason", "a word that nobody knows", replies("{ROLE}{C:a}{FIN:contented}{USAGE:512,128}{DONE}")},
 }
 
 func TestSuspects(t *testing.T) {

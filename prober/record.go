@@ -32,11 +32,12 @@ var hints = map[string]string{
 	"cached_prompt":  "part of the prompt came from the prefix cache: TTFT is too good",
 	"coalesced":      "tokens arrive in bursts: a proxy on the way buffers the stream; ITL and TPOT are not recorded",
 	"reader_late":    "the prober was not given the processor in time; this probe's latencies are not recorded",
-	"usage_mismatch": "the server's usage and its stream disagree",
+	"usage_mismatch": "the server's numbers and its stream disagree, or one of them is impossible",
 	"no_done":        "the stream ends without [DONE]",
 	"content_type":   "an event stream under another content type",
 	"degenerate":     "the answer repeats one character: the model may be broken",
 	"other_model":    "the stream names another model than the request",
+	"finish_reason":  "all tokens came, but the answer ended with a finish_reason that the prober does not know",
 }
 
 func (r *record) note(res *Result) {

@@ -57,11 +57,12 @@ const (
 	SuspectFieldRefused                      // the server refused a field; sent again without it
 	SuspectDegenerate                        // one character, over and over
 	SuspectOtherModel                        // the stream names another model than the request
+	SuspectFinishReason                      // all tokens came, under a finish_reason that nobody knows
 )
 
 var suspectNames = [...]string{
 	"prompt_length", "short_output", "long_output", "cached_prompt", "coalesced", "reader_late",
-	"usage_mismatch", "no_done", "content_type", "field_refused", "degenerate", "other_model",
+	"usage_mismatch", "no_done", "content_type", "field_refused", "degenerate", "other_model", "finish_reason",
 }
 
 // SuspectNames lists the name of every reason to doubt, as used for the label "reason".
@@ -122,7 +123,8 @@ type Result struct {
 
 	// Gaps are the times between neighbouring token events, in order.
 	Gaps []time.Duration
-	// FirstTokens is how many tokens the first token event carried; 1 unless a count says otherwise.
+	// FirstTokens is how many tokens of OutputTokens had been generated with the first token event: those that it
+	// carried, 1 unless a count says otherwise, and reasoning that was counted and never streamed.
 	FirstTokens int
 
 	// ReadDelay is the longest time that bytes with a token event had been in the kernel before they were read.

@@ -16,6 +16,8 @@ const (
 	// readBufferBytes holds sixteen ordinary events. net/http's own buffer has the same size, so a larger
 	// one would not be filled.
 	readBufferBytes = 4 << 10
+	// maxStray bounds what is kept of an event beside its data.
+	maxStray = 16 << 10
 )
 
 // errTooLarge: the event or the whole stream exceeds its bound.
@@ -25,6 +27,11 @@ var errTooLarge = errors.New("too large")
 type sseEvent struct {
 	name []byte // the event field, empty for most servers
 	data []byte // the data lines, joined with LF
+
+	// What the standard throws away, and where servers write why they failed: lines of no known field, joined with
+	// LF, and the last comment. Each is cut at maxStray.
+	stray   []byte
+	comment []byte
 }
 
 // sseReader splits a stream into events as the HTML standard, section "Server-sent events", defines them:
@@ -38,8 +45,10 @@ type sseReader struct {
 	line     int // start of the unfinished line
 	lineStop int // end of the last complete line, its line end excluded
 	scan     int // up to here the unfinished line has no line end
+	lf       int // up to here there is no LF behind scan
 	end      int // end of what was read
 	total    int64
+	work     int64 // bytes looked at and moved: a test holds that they are few for each byte that was read
 
 	started bool // the place where a byte order mark may stand has passed
 	skipLF  bool // the last line ended with CR: an LF now belongs to it
@@ -49,13 +58,14 @@ type sseReader struct {
 	joined           []byte // the data, from the second data line on
 	isJoined         bool
 	name             []byte
+	stray, comment   []byte
 }
 
 func newSSEReader(src io.Reader) *sseReader {
 	return &sseReader{src: src, buf: make([]byte, readBufferBytes)}
 }
 
-// next returns the next event that has data or a name. The error is io.EOF at a clean end of the stream (an
+// next returns the next event that has data, a name or lines of no known field. The error is io.EOF at a clean end of the stream (an
 // unfinished event is dropped, as the standard says), wraps errTooLarge, or is that of the source.
 func (s *sseReader) next() (sseEvent, error) {
 	s.forget()
@@ -68,10 +78,10 @@ func (s *sseReader) next() (sseEvent, error) {
 			continue
 		}
 		if len(line) == 0 {
-			if s.hasData || len(s.name) > 0 {
+			if s.hasData || len(s.name) > 0 || len(s.stray) > 0 {
 				return s.event(), nil
 			}
-			s.begin = s.line
+			s.forget()
 			continue
 		}
 		if err := s.field(line); err != nil {
@@ -86,12 +96,12 @@ func (s *sseReader) next() (sseEvent, error) {
 // forget drops the event that was returned last.
 func (s *sseReader) forget() {
 	s.hasData, s.isJoined = false, false
-	s.name = s.name[:0]
+	s.name, s.stray, s.comment = s.name[:0], s.stray[:0], s.comment[:0]
 	s.begin = s.line
 }
 
 func (s *sseReader) event() sseEvent {
-	e := sseEvent{name: s.name}
+	e := sseEvent{name: s.name, stray: s.stray, comment: s.comment}
 	switch {
 	case s.isJoined:
 		e.data = s.joined
@@ -99,6 +109,17 @@ func (s *sseReader) event() sseEvent {
 		e.data = s.buf[s.dataAt:s.dataStop]
 	}
 	return e
+}
+
+// rest returns, after an error of next, the event that had no end. The standard drops it.
+func (s *sseReader) rest() sseEvent {
+	if s.line < s.end {
+		s.lineStop = s.end
+		line := s.buf[s.line:s.end]
+		s.line = s.end
+		_ = s.field(line) // too large is too large already
+	}
+	return s.event()
 }
 
 // unfinished reports whether something follows the event that was returned last in what was read.
@@ -125,23 +146,35 @@ func (s *sseReader) nextLine() (line []byte, ok bool) {
 	if !s.started && !s.passBOM() {
 		return nil, false
 	}
-	window := s.buf[s.scan:s.end]
-	stop := bytes.IndexByte(window, '\n')
-	if stop >= 0 {
-		window = window[:stop]
-	}
+	stop := s.nextLF()
+	window := s.buf[s.scan:stop]
 	if cr := bytes.IndexByte(window, '\r'); cr >= 0 {
-		stop, s.skipLF = cr, true
+		stop, s.skipLF = s.scan+cr, true
 	}
-	if stop < 0 {
+	s.work += int64(stop - s.scan)
+	if stop == s.end {
 		s.scan = s.end
 		return nil, false
 	}
-	s.lineStop = s.scan + stop
+	s.lineStop = stop
 	line = s.buf[s.line:s.lineStop]
 	s.line = s.lineStop + 1
 	s.scan = s.line
 	return line, true
+}
+
+// nextLF returns where the next LF is, or the end of what was read. No byte is looked at twice: lines that end with
+// CR may be many before the next LF.
+func (s *sseReader) nextLF() int {
+	s.lf = max(s.lf, s.scan)
+	window := s.buf[s.lf:s.end]
+	n := bytes.IndexByte(window, '\n')
+	if n < 0 {
+		n = len(window)
+	}
+	s.work += int64(n)
+	s.lf += n
+	return s.lf
 }
 
 // passBOM skips a byte order mark at the start. It reports false while too little is there to tell.
@@ -169,9 +202,25 @@ func (s *sseReader) field(line []byte) error {
 	case "data":
 		return s.addData(value, s.lineStop)
 	case "event":
+		s.work += int64(len(value))
 		s.name = append(s.name[:0], value...)
+	case "":
+		s.comment = s.keep(s.comment[:0], value)
+	case "id", "retry":
+	default:
+		if len(s.stray) > 0 {
+			s.stray = s.keep(s.stray, []byte{'\n'})
+		}
+		s.stray = s.keep(s.stray, line)
 	}
-	return nil // comments (empty name), id, retry and whatever else
+	return nil
+}
+
+// keep appends as much of a text as may be kept.
+func (s *sseReader) keep(to, text []byte) []byte {
+	text = text[:min(len(text), maxStray-len(to))]
+	s.work += int64(len(text))
+	return append(to, text...)
 }
 
 // addData takes the value of a data line that ends at stop in the buffer.
@@ -182,9 +231,11 @@ func (s *sseReader) addData(value []byte, stop int) error {
 		return nil
 	}
 	if !s.isJoined {
+		s.work += int64(s.dataStop - s.dataAt)
 		s.joined = append(s.joined[:0], s.buf[s.dataAt:s.dataStop]...)
 		s.isJoined = true
 	}
+	s.work += int64(len(value) + 1)
 	s.joined = append(s.joined, '\n')
 	s.joined = append(s.joined, value...)
 	if len(s.joined) > maxEventBytes {
@@ -232,9 +283,9 @@ func (s *sseReader) makeRoom() {
 
 // shift copies what must be kept to the front of a buffer, which becomes the reader's.
 func (s *sseReader) shift(to []byte) {
-	copy(to, s.buf[s.begin:s.end])
+	s.work += int64(copy(to, s.buf[s.begin:s.end]))
 	s.buf = to
-	for _, offset := range []*int{&s.dataAt, &s.dataStop, &s.line, &s.lineStop, &s.scan, &s.end} {
+	for _, offset := range []*int{&s.dataAt, &s.dataStop, &s.line, &s.lineStop, &s.scan, &s.lf, &s.end} {
 		*offset -= s.begin
 	}
 	s.begin = 0

@@ -13,14 +13,18 @@ import (
 )
 
 // readAll returns the events of a stream, "name|data" each.
-func readAll(src io.Reader) (events []string, err error) {
-	s := newSSEReader(src)
+func readAll(src io.Reader) (events []string, err error) { return readEvents(newSSEReader(src)) }
+
+func readEvents(s *sseReader) (events []string, err error) {
 	for {
 		e, err := s.next()
 		if err != nil {
 			return events, err
 		}
 		text := string(e.data)
+		if len(e.stray) > 0 {
+			text += "‖" + string(e.stray)
+		}
 		if len(e.name) > 0 {
 			text = string(e.name) + "|" + text
 		}
@@ -40,6 +44,7 @@ var sseCases = []struct {
 	{"no space after the colon", "data:a\n\n", []string{"a"}},
 	{"only one space belongs to the separator", "data:  a \n\n", []string{" a "}},
 	{"no colon", "data\n\n", []string{""}},
+	{"lines of no known field", "error: {\"code\":500}\n\n{\"a\":1}\r\nb\r\n\r\ndata: a\nfoo\n\n", []string{"‖error: {\"code\":500}", "‖{\"a\":1}\nb", "a‖foo"}},
 	{"comments", ": keep-alive\n\n:\n\ndata: a\n: x\n\n", []string{"a"}},
 	{"a thousand comments", strings.Repeat(":\n\n", 1000) + "data: a\n\n", []string{"a"}},
 	{"id and retry are skipped", "id: 1\nretry: 5\ndata: a\nid: 2\n\n", []string{"a"}},
@@ -53,7 +58,7 @@ var sseCases = []struct {
 	{"only CR and LF end a line", "data: a\u2028b\u2029c\u0085d\ve\ff\n\n", []string{"a\u2028b\u2029c\u0085d\ve\ff"}},
 	{"an unfinished event is dropped", "data: a\n\ndata: b\n", []string{"a"}},
 	{"many empty lines", "\n\n\r\n\rdata: a\n\n\n\n", []string{"a"}},
-	{"other fields", "datas: x\nfoo\ndata: a\n\n", []string{"a"}},
+	{"other fields", "datas: x\nfoo\ndata: a\n\n", []string{"a‖datas: x\nfoo"}},
 	{"nothing", "", nil},
 	{"70 kB in one line", "data: " + strings.Repeat("a", 70_000) + "\n\ndata: b\n\n", []string{strings.Repeat("a", 70_000), "b"}},
 	{"4 MB in one line", "data: " + strings.Repeat("a", 4_000_000) + "\n\n", []string{strings.Repeat("a", 4_000_000)}},
@@ -144,6 +149,46 @@ func TestSSEReaderIsBounded(t *testing.T) {
 	}
 }
 
+// maxWork is how many bytes the reader looks at or moves for each that it reads: a line end is looked for twice, what
+// must be kept is moved when the buffer is full, and copied where it is joined.
+const maxWork = 8
+
+// However a stream is made, the reader's work is linear in its length.
+func TestSSEReaderWorkPerByte(t *testing.T) {
+	event := "data: " + strings.Repeat("a", 300_000)
+	for name, stream := range map[string]string{
+		"comments with CR behind a large event":       event + "\n" + strings.Repeat(":\r", 150_000),
+		"comments with LF behind a large event":       event + "\r" + strings.Repeat(":\n", 150_000),
+		"comments with CRLF behind a large event":     event + "\n" + strings.Repeat(":\r\n", 100_000),
+		"comments with CR and an LF at the end":       strings.Repeat(":\r", 300_000) + "\n",
+		"empty lines with CR":                         strings.Repeat("\r", 600_000),
+		"unknown lines":                               event + "\n" + strings.Repeat("x\r", 150_000),
+		"names":                                       event + "\n" + strings.Repeat("event: x\r", 30_000),
+		"empty data lines":                            event + "\n" + strings.Repeat("data:\r", 50_000),
+		"tiny events":                                 strings.Repeat("data:\r\r", 100_000),
+		"tiny events behind a large one":              event + "\n\n" + strings.Repeat("data:\r\r", 100_000),
+		"large events":                                strings.Repeat(event+"\r\n\r\n", 4),
+		"events a little larger than the buffer":      strings.Repeat("data: "+strings.Repeat("a", readBufferBytes)+"\n\n", 100),
+		"events a little larger than half the buffer": strings.Repeat("data: "+strings.Repeat("a", readBufferBytes/2)+"\n\n", 200),
+		"one line without an end":                     event,
+	} {
+		for how, src := range map[string]io.Reader{
+			"at once": strings.NewReader(stream),
+			"halves":  iotest.HalfReader(strings.NewReader(stream)),
+			"pieces":  &chunkedReader{[]byte(stream), 7},
+		} {
+			s := newSSEReader(src)
+			var err error
+			for err == nil {
+				_, err = s.next()
+			}
+			if most := int64(maxWork * len(stream)); err != io.EOF || s.total != int64(len(stream)) || s.work > most {
+				t.Errorf("%s, %s: read %d of %d bytes (%v) with work on %d, want at most %d", name, how, s.total, len(stream), err, s.work, most)
+			}
+		}
+	}
+}
+
 func TestSSEReaderAllocatesNothingForAnOrdinaryEvent(t *testing.T) {
 	s := newSSEReader(endless("data: {\"choices\":[]}\n\n"))
 	if n := testing.AllocsPerRun(1000, func() {
@@ -179,9 +224,13 @@ func FuzzSSEReader(f *testing.F) {
 		if err != io.EOF {
 			t.Fatal(err)
 		}
-		cut, err := readAll(&chunkedReader{stream, max(1, size%97)})
+		s := newSSEReader(&chunkedReader{stream, max(1, size%97)})
+		cut, err := readEvents(s)
 		if err != io.EOF {
 			t.Fatal(err)
+		}
+		if s.work > int64(maxWork*len(stream)) {
+			t.Errorf("work on %d bytes for %d", s.work, len(stream))
 		}
 		want := referenceEvents(string(stream))
 		if !cmp.Equal(whole, want) || !cmp.Equal(cut, want) {
@@ -209,18 +258,22 @@ func referenceEvents(stream string) (events []string) {
 	stream = strings.TrimPrefix(stream, "\xEF\xBB\xBF")
 	stream = strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")
 	lines := strings.Split(stream, "\n")
-	var data []string
+	var data, stray []string
 	var name string
 	for _, line := range lines[:len(lines)-1] {
 		if line == "" {
-			if data != nil || name != "" {
+			if data != nil || name != "" || stray != nil {
 				text := strings.Join(data, "\n")
+				if stray != nil {
+					lines := strings.Join(stray, "\n")
+					text += "‖" + lines[:min(len(lines), maxStray)]
+				}
 				if name != "" {
 					text = fmt.Sprintf("%s|%s", name, text)
 				}
 				events = append(events, text)
 			}
-			data, name = nil, ""
+			data, stray, name = nil, nil, ""
 			continue
 		}
 		field, value, _ := strings.Cut(line, ":")
@@ -230,6 +283,9 @@ func referenceEvents(stream string) (events []string) {
 			data = append(data, value)
 		case "event":
 			name = value
+		case "", "id", "retry":
+		default:
+			stray = append(stray, line)
 		}
 	}
 	return events

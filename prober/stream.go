@@ -3,6 +3,7 @@ package prober
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -50,7 +51,7 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 	}
 	conn := x.slot.conn.Load()
 	s := &streaming{
-		res: res, obs: obs, conn: conn, sse: newSSEReader(askingBody{conn, resp.Body}), answer: newAnswer(res, c.secrets.Hide),
+		res: res, obs: obs, conn: conn, sse: newSSEReader(askingBody{conn, resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),
 		trails: &c.trails, stall: stall, stop: cancel, secrets: &c.secrets,
 	}
 	if resp.StatusCode != http.StatusOK {
@@ -89,11 +90,12 @@ func (s *streaming) read(ctx context.Context) error {
 	timer.Stop() // the first token may take as long as the whole probe
 	defer timer.Stop()
 	res.Gaps = make([]time.Duration, 0, max(0, min(res.Workload.OutputTokens, 1<<16)-1))
-	var err error
+	var err, left error
 	cut := false
 	for !s.answer.done && !cut {
 		var e sseEvent
 		if e, err = s.sse.next(); err != nil {
+			left = s.answer.left(s.sse.rest())
 			break
 		}
 		s.events++
@@ -108,7 +110,7 @@ func (s *streaming) read(ctx context.Context) error {
 			s.obs.Token(res.Probe, res.LastToken)
 			cut = s.answer.tooLong()
 		}
-		if s.answer.terminal {
+		if s.answer.ended() && !token {
 			timer.Reset(min(s.stall, trailTimeout))
 		}
 	}
@@ -118,7 +120,10 @@ func (s *streaming) read(ctx context.Context) error {
 		res.Suspect |= SuspectReaderLate
 		res.LateTokens, res.SentLate = late.blame()
 	}
-	return s.answer.finish(cut, s.explain(ctx, err))
+	if err = s.explain(ctx, err); left != nil && !errors.Is(err, errAbandoned) {
+		err = s.explain(ctx, left)
+	}
+	return s.answer.finish(cut, err)
 }
 
 // explain gives the end of a stream its reason, and says how far it had come. nil is a clean end.

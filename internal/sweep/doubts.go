@@ -202,7 +202,7 @@ func findCachedTokens(v *view, l *LevelSummary, _ *Run) string {
 
 // suspicions are the reasons to doubt a success that no other check is about.
 const suspicions = prober.SuspectCoalesced | prober.SuspectUsageMismatch | prober.SuspectNoDone | prober.SuspectContentType |
-	prober.SuspectFieldRefused | prober.SuspectDegenerate | prober.SuspectOtherModel
+	prober.SuspectFieldRefused | prober.SuspectDegenerate | prober.SuspectOtherModel | prober.SuspectFinishReason
 
 func findSuspects(v *view, l *LevelSummary, _ *Run) string {
 	found := make(map[string]int)

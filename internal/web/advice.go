@@ -103,11 +103,12 @@ func suspectMeanings() map[string]string {
 		"cached_prompt":  "part of the prompt was in the server's cache, so prefill was shorter than it should be",
 		"coalesced":      "tokens arrived in bursts: something on the way buffers; no inter-token latency",
 		"reader_late":    "the prober read too late to know when tokens came; no latency",
-		"usage_mismatch": "the server's token count and its stream disagree",
+		"usage_mismatch": "the server's numbers and its stream disagree, or one of them is impossible",
 		"no_done":        "the stream ended without [DONE]",
 		"content_type":   "an event stream under another content type",
 		"field_refused":  "the server refused a field of the request; it was sent again without it",
 		"degenerate":     "the answer is one character, over and over",
 		"other_model":    "the stream names another model than the request",
+		"finish_reason":  "all tokens came, but under a finish_reason that the prober does not know",
 	}
 }

@@ -30,6 +30,12 @@ func (p *relayPaths) add(path string) {
 	p.count[path]++
 }
 
+func (p *relayPaths) times(path string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count[path]
+}
+
 func (p *relayPaths) asked() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +122,7 @@ func TestRelayUnknownServer(t *testing.T) {
 				if diff := cmp.Diff(tt.asked, paths.asked()); diff != "" {
 					t.Errorf("asked for (-want +got):\n%s", diff)
 				}
-				if n := paths.count["/v1/models"]; n != 3 {
+				if n := paths.times("/v1/models"); n != 3 {
 					t.Errorf("asked %d times for the models", n)
 				}
 				if diff := cmp.Diff(map[string]string{}, w.failures()); diff != "" {
@@ -161,9 +167,9 @@ func TestRelayServerThatBecomesUnknown(t *testing.T) {
 		turn.Store("owner", "tensorrt_llm")
 		w.pass(1)
 		w.has(map[string]string{"up": "", "healthy": ""})
-		health := paths.count["/health"]
+		health := paths.times("/health")
 		w.pass(60)
-		if got := paths.count["/health"]; got != health {
+		if got := paths.times("/health"); got != health {
 			t.Errorf("the health of another server was asked %d times", got-health)
 		}
 	})

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,6 +46,15 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 		"a long text":                 jsonAnswer(500, `{"error":{"message":`+quotedBy(padded)+`}}`),
 		"a long error in the stream":  script(`data: {"error":{"message":` + quotedBy(padded) + "}}\n\n"),
 		"no HTTP at all":              script("<<W>>" + all + " HTTP/1.1 "),
+		"a status line":               script("HTTP/1.1 401 bad key " + all + "\r\n\r\n"),
+		"a broken header":             script("HTTP/1.1 200 OK\r\n" + all + "\r\n\r\n"),
+		"a content length":            script("HTTP/1.1 200 OK\r\nContent-Length: " + all + "\r\n\r\n"),
+		"a content encoding":          script("HTTP/1.1 200 OK\r\nContent-Encoding: " + key + "\r\n\r\nhello"),
+		"a finish reason":             script(`data: {"choices":[{"index":0,"delta":{},"finish_reason":` + quotedBy(all) + "}]}\n\ndata: [DONE]\n\n"),
+		"an escaped key":              jsonAnswer(500, `{"error":{"message":"`+strings.ReplaceAll(quotedBy(all)[1:], "/", `\u002F`)+`}}`),
+		"an encoded key":              jsonAnswer(500, `{"error":{"message":"`+base64.StdEncoding.EncodeToString([]byte("key: "+all))+` `+url.QueryEscape(all)+` `+html.EscapeString(url.QueryEscape(all))+`"}}`),
+		"a text cut by the server":    jsonAnswer(500, `{"error":{"message":"`+strings.Repeat("x", 100)+" "+key[:10]+`"}}`),
+		"a bidi override":             jsonAnswer(500, "{\"error\":{\"message\":\"\u202e"+key+"\u200b\"}}"),
 		"a broken chunk after secret": script("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + key + "\r\n"),
 	}
 	for client, config := range clients {
@@ -64,6 +75,9 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 					}
 					shown := fmt.Sprintf("%s\n%v\n%+v\n%s\n%s", g.logs, res.Err, *res, res.Body, res.FinishReason)
 					for _, secret := range []string{"SECRET1", "SECRET2", "SECRET3", basic, "sk-SEC"} {
+						if strings.ContainsAny(shown, "\u202e\u200b") {
+							t.Errorf("a character that reorders others is shown:\n%s", shown)
+						}
 						if mine := strings.Contains(fmt.Sprint(sent), secret) || client == "basic auth" && secret == "SECRET3"; mine && strings.Contains(shown, secret) {
 							t.Errorf("%s is shown:\n%s", secret, shown)
 						}

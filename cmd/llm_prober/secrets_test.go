@@ -196,11 +196,12 @@ targets:
 		}
 	}
 	_, pages["OpenMetrics"] = p.do("GET", "/metrics", map[string]string{"Accept": "application/openmetrics-text"})
-	for _, id := range regexp.MustCompile(`"request_id": "(probe-[A-Z0-9]+)"`).FindAllStringSubmatch(pages["/api/v1/results?limit=1000"], -1) {
-		for _, name := range names {
-			if resp, body := p.do("GET", "/probe?target="+name+"&id="+id[1], nil); resp.StatusCode == http.StatusOK {
-				pages["/probe of "+name] = body
-			}
+	for _, m := range regexp.MustCompile(`"target": "([^"]+)",\s+"workload": "w",\s+"request_id": "(probe-[A-Z0-9]+)"`).FindAllStringSubmatch(pages["/api/v1/results?limit=1000"], -1) {
+		if _, known := pages["/probe of "+m[1]]; known {
+			continue
+		}
+		if resp, body := p.do("GET", "/probe?target="+m[1]+"&id="+m[2], nil); resp.StatusCode == http.StatusOK {
+			pages["/probe of "+m[1]] = body
 		}
 	}
 	for _, name := range names {

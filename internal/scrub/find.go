@@ -238,24 +238,26 @@ func base64Parts(secret string) []string {
 	return parts
 }
 
-// find returns the parts of a text that are secrets, in any order.
-func (x *index) find(text string) []span {
-	var found []span
+// find returns the parts of a text that are secrets, in any order, and how many bytes and patterns were looked at.
+func (x *index) find(text string) (found []span, work int) {
 	for v, layer := newView(text), 0; v != nil && layer <= maxLayers; v, layer = v.unescaped(), layer+1 {
-		found = x.findIn(v, found)
+		more, steps := x.findIn(v)
+		found, work = append(found, more...), work+steps
 	}
-	return found
+	return found, work
 }
 
-func (x *index) findIn(v *view, found []span) []span {
+func (x *index) findIn(v *view) (found []span, work int) {
 	text := string(folded(v.text))
 	end := len(strings.TrimRight(text, `"'.…)]}>; `)) // what a quotation or a cut leaves behind the last word
 	for i := 0; i+minSecret <= len(text); i++ {
+		work++
 		if !x.first[text[i]] {
 			continue
 		}
 		longest := 0
 		for _, p := range x.patterns[[minSecret]byte([]byte(text[i:i+minSecret]))] {
+			work++
 			from, to := i, i+len(p.text)
 			switch {
 			case !strings.HasPrefix(text[i:], p.text):
@@ -267,13 +269,14 @@ func (x *index) findIn(v *view, found []span) []span {
 				continue
 			case p.encoded:
 				from, to = encodedAround(v.text, from, to)
+				work += to - from
 			}
 			found = append(found, span{v.spans[from].from, v.spans[to-1].to})
 			longest = max(longest, to-i)
 		}
 		i += max(0, longest-1)
 	}
-	return found
+	return found, work
 }
 
 func wordAt(text []byte, i int) bool {

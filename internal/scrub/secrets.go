@@ -195,7 +195,8 @@ func (s *Secrets) Hide(text string) string {
 	if x.patterns == nil {
 		return text + mark
 	}
-	return replace(text, x.find(text)) + mark
+	found, _ := x.find(text)
+	return replace(text, found) + mark
 }
 
 // Text is [Text] of a text without its secrets.

@@ -512,5 +512,26 @@ func TestFaultEndpoint(t *testing.T) {
 				t.Errorf("after %s %s (-want +got):\n%s", step.method, step.query, diff)
 			}
 		}
+		// A page that is open in somebody's browser is refused, whatever it asks for; its own page is not.
+		for _, step := range []struct {
+			method, name, value string
+			status              int
+		}{
+			{"POST", "Sec-Fetch-Site", "cross-site", 403},
+			{"POST", "Origin", "http://elsewhere.example", 403},
+			{"POST", "Origin", "null", 403},
+			{"DELETE", "Origin", "http://elsewhere.example", 403},
+			{"POST", "Origin", "http://sim", 200},
+			{"DELETE", "Sec-Fetch-Site", "same-origin", 200},
+		} {
+			before := active()
+			resp := parse(t, joined(n.exchange(t, step.method, "/sim/fault?name=hang", map[string]string{step.name: step.value}, "")))
+			if resp.StatusCode != step.status {
+				t.Errorf("%s with %s: %s: %s", step.method, step.name, step.value, resp.Status)
+			}
+			if diff := cmp.Diff(before, active()); step.status == 403 && diff != "" {
+				t.Errorf("%s with %s: %s changes the faults:\n%s", step.method, step.name, step.value, diff)
+			}
+		}
 	})
 }

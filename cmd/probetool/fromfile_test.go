@@ -177,6 +177,7 @@ func TestCheckConnect(t *testing.T) {
 	f := newFortress(t)
 	t.Chdir(f.dir)
 	f.write(t, "bad.yml", "targets: [{url: h}]")
+	f.write(t, "missing.yml", "targets: [{name: a, url: 'https://127.0.0.1:1', http_client_config: {tls_config: {ca_file: nope.pem}}}]")
 	for _, c := range []struct {
 		name string
 		args []string
@@ -192,6 +193,9 @@ func TestCheckConnect(t *testing.T) {
 		}},
 		{"a file that is bad is not tried", []string{"bad.yml", "config.yml"}, exitUsage, []string{
 			"config.yml: valid; ", `target "fortress": OK: tiny 4 tokens`, `target "outside": FAILED: `,
+		}},
+		{"a certificate that is not there", []string{"missing.yml"}, exitFailed, []string{
+			"warning: missing.yml:1: targets[0].http_client_config.tls_config.ca_file: open nope.pem: no such file or directory; until", "missing.yml: valid; ", `target "a": FAILED: `,
 		}},
 		{"unknown", []string{"--target=fort", "config.yml"}, exitUsage, []string{"config.yml: valid; "}},
 	} {

@@ -38,19 +38,20 @@ func newFields() fields {
 type omission struct {
 	dropped map[string]bool // fields that it does without; never changed
 	trial   []string        // fields that the server has refused before and that it has all the same
+	added   []string        // those of dropped that were left out after a refusal of this probe
 	blind   bool            // all fields were left out that may be to blame: the refusal named none
 }
 
-// without returns an omission of more fields.
+// without returns an omission of more fields, and of those that were on trial.
 func (o omission) without(fields ...string) omission {
 	dropped := map[string]bool{}
 	for field := range o.dropped {
 		dropped[field] = true
 	}
-	for _, field := range fields {
+	for _, field := range slices.Concat(o.trial, fields) {
 		dropped[field] = true
 	}
-	return omission{dropped: dropped, blind: o.blind}
+	return omission{dropped: dropped, added: slices.Concat(o.added, fields), blind: o.blind}
 }
 
 // sent lists the fields that a request of the workload has and may do without.
@@ -95,7 +96,7 @@ func (f *fields) next(w *Workload, now time.Time) omission {
 // the configuration could do about it.
 func (f *fields) again(w *Workload, o omission, body string, now time.Time) (more omission, ok bool, advice string) {
 	if len(o.trial) > 0 {
-		return o.without(o.trial...), true, "" // as before the trial
+		return o.without(), true, "" // as before the trial
 	}
 	sent := o.sent(w)
 	field, advice := refusedField(w, body, sent)
@@ -143,8 +144,8 @@ func (f *fields) accepted(w *Workload, o omission, now time.Time) (restored, lef
 			restored = append(restored, field)
 		}
 	}
-	for _, field := range droppable {
-		if _, known := f.dropped[field]; !o.dropped[field] || known {
+	for _, field := range o.added {
+		if _, known := f.dropped[field]; known { // a probe beside this one has learnt it first
 			continue
 		}
 		left = append(left, field)

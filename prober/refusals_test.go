@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -367,9 +368,9 @@ func TestOneRefusalByChance(t *testing.T) {
 // A field that was refused is sent again every ten minutes, by one probe, and stays where the server takes it.
 func TestRefusedFieldIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refuses := true
+		var takes atomic.Bool
 		s := &fakeServer{script: func(_ int, r sentRequest) script {
-			if refuses && has(r, "cache_salt") {
+			if !takes.Load() && has(r, "cache_salt") {
 				return jsonAnswer(400, `{"error":{"message":"no","param":"cache_salt"}}`)
 			}
 			return defaultScript
@@ -386,7 +387,7 @@ func TestRefusedFieldIsTriedAgain(t *testing.T) {
 		if with != 4 {
 			t.Errorf("sent %d times in 35 minutes", with)
 		}
-		refuses = false
+		takes.Store(true)
 		time.Sleep(11 * time.Minute)
 		end()
 		if r := s.sent(); !has(r[len(r)-1], "cache_salt") || !strings.Contains(g.logs.String(), "the server takes fields again") {
@@ -434,6 +435,41 @@ func FuzzNamedFields(f *testing.F) {
 		n := naming{fields: droppable, found: map[string]bool{}}
 		if n.read(body, 0); n.work > maxNested*len(body)+maxNested {
 			t.Errorf("%d steps for %d bytes", n.work, len(body))
+		}
+	})
+}
+
+// Requests of an experiment that are refused together for a field which nobody names all succeed, and it ends with
+// that field alone being left out.
+func TestUnnamedRefusalToManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams = 20
+		s := &fakeServer{script: func(_ int, r sentRequest) script {
+			if has(r, "cache_salt") {
+				return jsonAnswer(400, `{"error":"no"}`)
+			}
+			return defaultScript
+		}}
+		g := newRig(t, s.dial, target())
+		if err := g.Prepare(t.Context(), "w"); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			for _, r := range g.send(t, slices.Repeat([]Order{{Workload: "w"}}, streams)...) {
+				if !r.OK() {
+					t.Errorf("%s (%v)", outcome(r), r.Err)
+				}
+			}
+		}
+		before := len(s.sent())
+		if res := g.once(t); !res.OK() || res.TokenSource != FromUsage || len(s.sent()) != before+1 {
+			t.Errorf("%s (%v), %d requests", outcome(res), res.Err, len(s.sent())-before)
+		}
+		if refused := before - 5*streams; refused > streams+3 { // all at first, and then one for each trial
+			t.Errorf("%d requests were refused", refused)
+		}
+		if n := strings.Count(g.logs.String(), "level=warn"); n != 1 {
+			t.Errorf("told %d times:\n%s", n, g.logs)
 		}
 	})
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -142,6 +144,8 @@ func faults() []fault {
 		{name: "status 503", happen: sim(vllmsim.Status, "503"), first: reason("overloaded"), by: soon, quiet: failed},
 		{name: "redirect", happen: sim(vllmsim.Status, "302"), first: reason("http_status"), by: soon, quiet: failed},
 		{name: "`cache_salt` refused", happen: sim(vllmsim.RefuseField, "cache_salt"), first: doubt("field_refused"), by: 3 * time.Second, quiet: doubted},
+		{name: "`chat_template_kwargs` refused", happen: sim(vllmsim.RefuseField, "chat_template_kwargs"), first: doubt("field_refused"), by: 3 * time.Second, quiet: doubted},
+		{name: "status 400 that names no field and repeats the request", happen: instead("/v1/chat/completions", reloading), first: reason("bad_request"), by: soon, quiet: failed},
 		{name: "`ignore_eos` refused", happen: sim(vllmsim.RefuseField, "ignore_eos"), first: reason("bad_request"), by: soon, quiet: failed},
 		{name: "event stream called text/html", happen: sim(vllmsim.HTML, ""), first: doubt("content_type"), by: 3 * time.Second, quiet: measured},
 		{name: "error inside the stream after 5 tokens", happen: sim(vllmsim.InBandError, "5"), first: reason("server_error"), by: soon, quiet: failed},
@@ -171,6 +175,19 @@ func faults() []fault {
 		{name: "`/health` answers 503", happen: instead("/health", unavailable), first: sick, by: time.Second, quiet: []string{"all probes", "relay", "change"}},
 		{name: "a second server behind the address", happen: secondServer, first: restarted, by: 2 * time.Second, quiet: []string{"all probes", "health"}},
 	}
+}
+
+// reloading refuses as vLLM does while it loads a model again.
+func reloading(w http.ResponseWriter, r *http.Request) {
+	request, _ := io.ReadAll(r.Body)
+	dict := strings.NewReplacer(`"`, `'`, "true", "True", "false", "False").Replace(string(request))
+	answer, _ := json.Marshal(map[string]any{"error": map[string]any{
+		"message": "1 validation error:\n  {'type': 'value_error', 'loc': ('body',), 'msg': 'Value error, model is being reloaded', 'input': " + dict + "}",
+		"type":    "Bad Request", "param": nil, "code": 400,
+	}})
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = w.Write(answer)
 }
 
 func signIn(w http.ResponseWriter, _ *http.Request) {

@@ -13,8 +13,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
+	"syscall"
 
 	promconfig "github.com/prometheus/common/config"
+
+	"github.com/llm-prober/llm_prober/internal/httpclient"
 )
 
 // Bounds on what is read of an answer.
@@ -56,14 +60,21 @@ type relayAnswer struct {
 // vLLM closes a connection that has been idle for 5 s; a request that meets the reset is sent again on a fresh
 // connection by net/http, because it is a GET and nothing of an answer had come.
 func newRelayClient(cfg RelayConfig) (*http.Client, error) {
-	options := []promconfig.HTTPClientOption{promconfig.WithHTTP2Disabled()}
-	if cfg.Dial != nil {
-		options = append(options, promconfig.WithDialContextFunc(cfg.Dial))
+	dial := cfg.Dial
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
 	}
+	options := []promconfig.HTTPClientOption{promconfig.WithHTTP2Disabled(), promconfig.WithDialContextFunc(func(ctx context.Context, network, address string) (net.Conn, error) {
+		// net/http keeps the deadline of a request from its dial. With it no dial outlives its scrape, and each
+		// address of a name gets a share (net.Dialer).
+		ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+		defer cancel()
+		return dial(ctx, network, address)
+	})}
 	if cfg.UserAgent != "" {
 		options = append(options, promconfig.WithUserAgent(cfg.UserAgent))
 	}
-	rt, err := promconfig.NewRoundTripperFromConfig(cfg.HTTP, "relay", options...)
+	rt, err := httpclient.New(cfg.HTTP, "relay", options...)
 	if err != nil {
 		return nil, fmt.Errorf("making the relay's HTTP client: %w", err)
 	}
@@ -94,6 +105,8 @@ func relayHostPort(u *url.URL) string {
 
 // relayGet fetches a URL into buf. Its error is a *relayFailure.
 func relayGet(ctx context.Context, client *http.Client, u *url.URL, accept string, limit int64, buf *bytes.Buffer) (relayAnswer, error) {
+	var certMissing atomic.Bool
+	ctx = httpclient.NoteUnmetRequest(ctx, &certMissing)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return relayAnswer{}, relayFail(relayInternal, "making the request: %w", err)
@@ -102,7 +115,12 @@ func relayGet(ctx context.Context, client *http.Client, u *url.URL, accept strin
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := client.Do(req)
 	if err != nil {
-		return relayAnswer{}, relayTransportFailure(ctx, err)
+		failure := relayTransportFailure(ctx, err)
+		if certMissing.Load() && failure.reason == relayConnect && isRelayCut(err) {
+			// Under TLS 1.3 the server's verdict on our certificate comes after the handshake, and some give it without a word.
+			failure = relayFail(relayTLS, "the server asked for a client certificate in the TLS handshake and then cut the connection: %w", failure.err)
+		}
+		return relayAnswer{}, failure
 	}
 	defer resp.Body.Close()
 	switch {
@@ -148,6 +166,11 @@ func relayRead(resp *http.Response, limit int64, buf *bytes.Buffer) error {
 	return err
 }
 
+// isRelayCut tells whether a connection ended before anything came.
+func isRelayCut(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 // relayTransportFailure tells why no answer came.
 func relayTransportFailure(ctx context.Context, err error) *relayFailure {
 	var inner *url.Error
@@ -165,6 +188,10 @@ func relayTransportFailure(ctx context.Context, err error) *relayFailure {
 	switch {
 	case errors.Is(err, errRelayRedirect):
 		return &relayFailure{relayHTTPStatus, err}
+	case httpclient.LocalLimit(err) != "":
+		return relayFail(relayInternal, "the prober has no %s: %w", httpclient.LocalLimit(err), err)
+	case httpclient.IsTLS(err):
+		return &relayFailure{relayTLS, err}
 	case errors.As(err, &pathErr):
 		return &relayFailure{relayAuth, fmt.Errorf("reading credentials: %w", err)}
 	case ctx.Err() != nil, errors.As(err, &netErr) && netErr.Timeout():

@@ -42,6 +42,7 @@ func relayFamilyTable(f relayFamily) relayFamilySpec {
 // Reasons of a failed scrape. The set is closed: it becomes a label value.
 const (
 	relayConnect        = "connect"         // no connection, or it broke before the page was there
+	relayTLS            = "tls"             // no TLS, or a certificate or key that is missing or refused
 	relayTimeout        = "timeout"         // no whole page within the timeout
 	relayHTTPStatus     = "http_status"     // a status other than 200, a redirect elsewhere included
 	relayAuth           = "auth"            // 401, 403, or credentials that cannot be read
@@ -53,7 +54,7 @@ const (
 
 func relayReasons() []string {
 	return []string{
-		relayConnect, relayTimeout, relayHTTPStatus, relayAuth, relayParse, relayTooLarge, relaySeveralServers, relayInternal,
+		relayConnect, relayTLS, relayTimeout, relayHTTPStatus, relayAuth, relayParse, relayTooLarge, relaySeveralServers, relayInternal,
 	}
 }
 

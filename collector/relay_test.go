@@ -530,7 +530,7 @@ func TestRelayBeforeTheFirstSample(t *testing.T) {
 	}
 	w := &relayWorld{t: t, registry: registry}
 	want := map[string]string{"dropped_samples_total": "0", "requests_running_sampled": "0/0", "requests_waiting_sampled": "0/0"}
-	for _, reason := range []string{"connect", "timeout", "http_status", "auth", "parse", "too_large", "several_servers", "internal"} {
+	for _, reason := range []string{"connect", "tls", "timeout", "http_status", "auth", "parse", "too_large", "several_servers", "internal"} {
 		want["scrape_failures_total{"+reason+"}"] = "0"
 	}
 	if diff := cmp.Diff(want, w.values()); diff != "" {
@@ -1130,7 +1130,7 @@ func TestRelayConfigFaults(t *testing.T) {
 	}{
 		{"nothing", RelayConfig{}, "a relay needs a registerer and a URL"},
 		{"engine", RelayConfig{Registerer: prometheus.NewRegistry(), URL: base, Engine: "trt"}, `unknown engine "trt"`},
-		{"tls", RelayConfig{Registerer: prometheus.NewRegistry(), URL: base, HTTP: promconfig.HTTPClientConfig{TLSConfig: promconfig.TLSConfig{CAFile: "/nonexistent"}}}, "making the relay's HTTP client: "},
+		{"tls", RelayConfig{Registerer: prometheus.NewRegistry(), URL: base, HTTP: promconfig.HTTPClientConfig{TLSConfig: promconfig.TLSConfig{CA: "none"}}}, "making the relay's HTTP client: "},
 		{"registered twice", RelayConfig{Registerer: relayTaken(t, base), URL: base}, "registering the relay's metrics: "},
 	}
 	for _, tt := range tests {

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"io"
+	stdlog "log"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/go-kit/log"
@@ -18,6 +20,25 @@ func newLogger(w io.Writer, allowed, format string) log.Logger {
 	}
 	logger := level.NewFilter(make(log.NewSyncWriter(w)), level.Allow(level.ParseDefault(allowed, level.InfoValue())))
 	return log.With(logger, "ts", log.TimestampFormat(func() time.Time { return time.Now().UTC() }, "2006-01-02T15:04:05.000Z"), "caller", log.DefaultCaller)
+}
+
+// catchStandardLog sends the lines of the standard logger through ours: net/http's transports write there what they
+// cannot return, such as an answer that nobody had asked for.
+func catchStandardLog(logger log.Logger) {
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(standardLog{logger})
+}
+
+// standardLog takes the lines of the standard logger.
+type standardLog struct{ logger log.Logger }
+
+// Write implements io.Writer. What net/http quotes of an answer is left out: it may repeat a key that we sent.
+func (w standardLog) Write(line []byte) (int, error) {
+	text, _, quotes := strings.Cut(strings.TrimSpace(string(line)), " starting with ")
+	if quotes {
+		text += " (its text is left out)"
+	}
+	return len(line), level.Warn(w.logger).Log("msg", "a library says", "text", text)
 }
 
 // slogHandler lets the exporter toolkit, which wants a slog.Logger, log through ours.

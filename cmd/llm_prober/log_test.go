@@ -101,3 +101,22 @@ func TestSlogThroughOurLogger(t *testing.T) {
 		t.Errorf("logged %q, want %s", out.String(), want)
 	}
 }
+
+// What net/http's transports write to the standard logger goes through ours, without what it quotes of a server.
+func TestStandardLog(t *testing.T) {
+	var b strings.Builder
+	w := standardLog{log.NewLogfmtLogger(&b)}
+	for _, line := range []string{
+		"Unsolicited response received on idle HTTP channel starting with \"HTTP/1.1 401 bad key sk-123456\\r\\n\"; err=<nil>\n",
+		"something else\n",
+	} {
+		if n, err := w.Write([]byte(line)); n != len(line) || err != nil {
+			t.Errorf("Write: %d, %v", n, err)
+		}
+	}
+	want := "level=warn msg=\"a library says\" text=\"Unsolicited response received on idle HTTP channel (its text is left out)\"\n" +
+		"level=warn msg=\"a library says\" text=\"something else\"\n"
+	if b.String() != want {
+		t.Errorf("%s, want %s", b.String(), want)
+	}
+}

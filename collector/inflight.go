@@ -31,6 +31,7 @@ type flight struct {
 	// timer judges the verdict that is next at its deadline plus grace; armed is that deadline.
 	timer *time.Timer
 	armed time.Time // zero if the timer is not running
+	awake time.Time // when the timer fired so late that the process cannot have run; zero: it did not
 }
 
 func newInFlight(set *metricSet, slos *sloMetrics) *inFlight {
@@ -137,6 +138,14 @@ func (l *inFlight) due(f *flight) {
 	if l.flights[f.probe] != f {
 		return // it ended while the timer fired
 	}
+	if now := time.Now(); f.awake.IsZero() && !f.armed.IsZero() && now.Sub(f.armed) > 2*grace {
+		// The process was stopped, and the reader has been as long as this timer: give it as long as ever to read
+		// what came meanwhile.
+		f.awake = now
+		f.timer.Reset(grace)
+		return
+	}
+	f.awake = time.Time{}
 	// The verdict whose deadline is exactly the grace ago is due: it is before this moment.
 	f.expire(time.Now().Add(time.Nanosecond - grace))
 	f.armed = time.Time{}
@@ -146,9 +155,11 @@ func (l *inFlight) due(f *flight) {
 // arm sets the timer of a flight to the verdict that is next.
 func (l *inFlight) arm(f *flight) {
 	next := f.nextDeadline()
-	switch {
-	case next.Equal(f.armed): // as most token events leave it
+	if next.Equal(f.armed) { // as most token events leave it
 		return
+	}
+	f.awake = time.Time{}
+	switch {
 	case next.IsZero():
 		f.timer.Stop()
 	case f.timer == nil:

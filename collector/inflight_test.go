@@ -155,3 +155,46 @@ func TestTimerThatFiresEarly(t *testing.T) {
 		abandon(s)
 	})
 }
+
+// A timer that fires long after its time tells that the whole process was stopped. What came meanwhile is read first,
+// and judged by its stamps.
+func TestTimerThatFiresLate(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		came time.Duration // when the first token had come; 0: none had
+		want string
+	}{
+		{"in time", 900 * ms, "0/1"},
+		{"too late", 1100 * ms, "1/1"},
+		{"never", 0, "1/1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := chat(128)
+				target := chatTarget(w, SLO{Name: "fast", Indicator: IndicatorTTFT, Threshold: sec})
+				l := target.workloads["chat"].inFlight
+				s := begin(target, w, false)
+				send(s)
+				f := l.flights[s.result.Probe]
+				f.timer.Stop()
+				s.until(8 * sec)
+				l.due(f)
+				if got := counted(t, target, "fast"); got != "0/0" {
+					t.Errorf("before anything could be read: %s, want 0/0", got)
+				}
+				s.until(8*sec + 50*ms)
+				if c.came > 0 {
+					stamped(c.came)(s)
+				}
+				s.until(8*sec + 100*ms)
+				if got := counted(t, target, "fast"); c.came == 0 && got != c.want {
+					t.Errorf("once all could be read: %s, want %s", got, c.want)
+				}
+				good(s)
+				if got := counted(t, target, "fast"); got != c.want {
+					t.Errorf("at the end: %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}

@@ -48,7 +48,7 @@ func newProbeMetrics(set *metricSet, cfg WorkloadConfig) *probeMetrics {
 		consecutiveFailures: set.gauge("llm_probe_consecutive_failures", "Probes that failed since the last success."),
 		up:                  set.gauges("llm_probe_up", "Whether the last ended probe succeeded. Do not alert on it: it stays 1 in a hang."),
 		lastSuccess:         set.gauges("llm_probe_last_success_timestamp_seconds", "When the last successful probe ended."),
-		certExpiry:          set.gauges("llm_probe_tls_certificate_expiry_timestamp_seconds", "When the certificate that the server shows expires."),
+		certExpiry:          set.gauges("llm_probe_tls_certificate_expiry_timestamp_seconds", "When the first certificate of the server's verified chain expires."),
 		info:                newWorkloadInfo(set, cfg),
 
 		ttft:     set.histogram("llm_probe_time_to_first_token_seconds", "Time from the first byte of the request written to the first token event.", waitBounds()),

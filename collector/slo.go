@@ -181,6 +181,7 @@ func (v *verdict) allowed(gaps int) int {
 func (v *verdict) end(r *prober.Result) {
 	switch {
 	case v.given || r.Abandoned:
+	case r.Reason == prober.ReasonInternal: // a fault of the prober says nothing about the server
 	case !r.OK():
 		v.give(true)
 	case r.Warmup: // a success of it measures nothing

@@ -212,6 +212,7 @@ func TestVerdictOnSuccess(t *testing.T) {
 	testVerdicts(t, SLO{Indicator: IndicatorSuccess}, []verdictTest{
 		{name: "succeeds, however slowly", steps: []step{{0, send, "0/0"}, {30 * sec, stream(127, 200*ms), "0/0"}, {59 * sec, good, "0/1"}}},
 		{name: "fails", steps: []step{{0, send, "0/0"}, {60 * sec, fail(prober.ReasonTimeout), "1/1"}}},
+		{name: "the prober fails", steps: []step{{0, send, "0/0"}, {sec, fail(prober.ReasonInternal), "0/0"}}},
 		{name: "abandoned", steps: []step{{0, send, "0/0"}, {sec, abandon, "0/0"}}},
 		{name: "a warm-up succeeds", warmup: true, steps: []step{{0, send, "0/0"}, {sec, token, "0/0"}, {2 * sec, good, "0/0"}}},
 		{name: "a warm-up fails", warmup: true, steps: []step{{sec, fail(prober.ReasonConnect), "1/1"}}},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,6 +20,7 @@ import (
 
 	promconfig "github.com/prometheus/common/config"
 
+	"github.com/llm-prober/llm_prober/internal/httpclient"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
@@ -27,23 +29,38 @@ import (
 type client struct {
 	target    *Target
 	transport http.RoundTripper
+	proxy     string // host and port of the proxy that requests go through; empty: none
 	userAgent string
-	trails    trails // of the server's streams
+	trails    trails       // of the server's streams
+	left      atomic.Int32 // requests that did not end when they were told to
 	secrets   scrub.Secrets
 }
 
 func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {
-	transport, err := promconfig.NewRoundTripperFromConfig(t.HTTP, "llm_prober",
+	transport, err := httpclient.New(t.HTTP, "llm_prober",
 		promconfig.WithDialContextFunc(promconfig.DialContextFunc(stamped(t.IPFamily.Dial(dial)))),
 		promconfig.WithKeepAlivesDisabled(),
 		promconfig.WithHTTP2Disabled())
 	if err != nil {
 		return nil, fmt.Errorf("target %q: preparing the HTTP client: %w", t.Name, err)
 	}
-	c := &client{target: t, transport: transport, userAgent: userAgent}
+	c := &client{target: t, transport: transport, proxy: proxyOf(t), userAgent: userAgent}
 	c.secrets.Client(&t.HTTP)
 	c.secrets.URL(t.URL)
 	return c, nil
+}
+
+// proxyOf is the host of the proxy on the way to a target, without credentials.
+func proxyOf(t *Target) string {
+	find := t.HTTP.Proxy()
+	if find == nil {
+		return ""
+	}
+	proxy, err := find(&http.Request{URL: t.URL})
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return proxy.Host
 }
 
 // url is the address of a path below the root, such as /v1/models.
@@ -52,35 +69,125 @@ func (c *client) url(path string) string { return c.target.URL.String() + path }
 // exchange is one HTTP request, from the wish to connect to the headers of the answer.
 type exchange struct {
 	phase atomic.Int32
+	step  atomic.Pointer[string] // of connecting
 	slot  dialSlot
+
+	certMissing atomic.Bool // the server wants a certificate that we do not have
 
 	dialStart, connected time.Time
 	remote               string
 }
 
+const (
+	// settleTimeout bounds how long what came before a deadline may take to be read after it.
+	settleTimeout = time.Second
+	settleStep    = time.Millisecond // between two looks
+	// leaveAfter is when a request that goes on although it was told to end is left behind, and maxLeft how many of a
+	// target may be: reading a file of credentials may hang, and asking for a token takes up to callTimeout.
+	leaveAfter = 100 * time.Millisecond
+	maxLeft    = 16
+	// starvedAfter is how late a timer is only if the whole process did not run.
+	starvedAfter = 500 * time.Millisecond
+)
+
 // do sends a request and returns once the headers of the answer have come. sent is told when the first byte
 // of the request is written, and never after do has returned. A redirect is an answer like any other.
+//
+// The request does not end at the deadline of ctx, but once all that came before it has been read ([stampedConn.Read]
+// tells that from what came later), and its connection is closed then, whatever net/http does with it.
 func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)) (*exchange, *http.Response, error) {
+	if c.left.Load() >= maxLeft {
+		return &exchange{}, nil, failf(ReasonInternal, "%d requests before this one did not end when they should: do credentials come from a file that cannot be read to its end?", maxLeft)
+	}
 	var telling sync.Mutex
 	over := false // net/http may still be writing when it has given up
-	x := &exchange{slot: dialSlot{ctx: ctx, sent: func(at time.Time) {
+	x := &exchange{}
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	x.slot = dialSlot{asker: ctx, work: work, sent: func(at time.Time) {
 		telling.Lock()
 		defer telling.Unlock()
 		if !over {
 			sent(at)
 		}
-	}}}
+	}}
+	x.slot.deadline, _ = ctx.Deadline()
 	defer func() {
 		telling.Lock()
 		defer telling.Unlock()
 		over = true
 	}()
+	context.AfterFunc(ctx, func() { stop(x.ended(context.Cause(ctx))) })
+	req = req.WithContext(x.traced(work, &c.secrets))
+	if c.target.Host != "" {
+		req.Host = c.target.Host
+	}
+	req.Header.Set("User-Agent", c.userAgent)
+	req.Header.Set("Accept-Encoding", "identity") // compression holds tokens back
+	resp, left, err := c.roundTrip(work, req)
+	if err == nil {
+		x.phase.Store(int32(phaseBody))
+		x.slot.conn.Load().headersEnded()
+		resp.Body = &releasing{resp.Body, &x.slot.released}
+		return x, resp, nil
+	}
+	if left {
+		x = &exchange{slot: dialSlot{work: work}} // who is left behind still writes to the other
+		return x, nil, classify(work, phaseCredentials, err)
+	}
+	if phase(x.phase.Load()) < phaseRequest && x.slot.over(time.Now()) {
+		<-work.Done() // a dial that ends at the deadline may be ahead of it
+	}
+	err = c.explain(x, err)
+	stop(err) // net/http would let a handshake go on
+	return x, nil, err
+}
+
+// ended is told that the asker of an exchange no longer waits, and returns once its request may end.
+func (x *exchange) ended(cause error) error {
+	if !errors.Is(cause, errTimeout) {
+		return cause
+	}
+	late := time.Since(x.slot.deadline)
+	for end := time.Now().Add(settleTimeout); x.slot.conn.Load().pending() && time.Now().Before(end); {
+		time.Sleep(settleStep)
+	}
+	at := phase(x.phase.Load())
+	if at < phaseRequest && late > starvedAfter {
+		return failf(ReasonInternal, "the prober itself did not run until %s after the deadline, so that it could not connect in time", late.Round(time.Millisecond))
+	}
+	if at == phaseBody {
+		return cause
+	}
+	return fmt.Errorf("%w, %s", cause, x.doing(at))
+}
+
+// doing says what an exchange was waiting for.
+func (x *exchange) doing(at phase) string {
+	if step := x.step.Load(); at == phaseConnect && step != nil {
+		return *step
+	}
+	return map[phase]string{
+		phaseCredentials: "reading credentials", phaseConnect: "connecting", phaseTLS: "in the TLS handshake", phaseRequest: "waiting for the headers of the answer",
+	}[at]
+}
+
+// traced adds to a context what tells how far a request has come.
+func (x *exchange) traced(ctx context.Context, secrets *scrub.Secrets) context.Context {
 	at := func(p phase) { x.phase.Store(int32(p)) }
+	step := func(text string) { x.step.Store(&text) }
 	ctx = context.WithValue(ctx, dialSlotKey{}, &x.slot)
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+	ctx = httpclient.NoteUnmetRequest(ctx, &x.certMissing)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) {
 			at(phaseConnect)
 			x.dialStart = time.Now()
+		},
+		DNSStart:     func(info httptrace.DNSStartInfo) { step("resolving " + info.Host) },
+		ConnectStart: func(_, address string) { step("connecting to " + address) },
+		ConnectDone: func(_, address string, err error) {
+			if err == nil {
+				step("connected to " + address)
+			}
 		},
 		TLSHandshakeStart: func() { at(phaseTLS) },
 		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
@@ -94,24 +201,90 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 			x.remote = info.Conn.RemoteAddr().String()
 			x.slot.conn.Load().armWrite()
 		},
-		WroteHeaderField: c.secrets.Header,
+		WroteHeaderField: secrets.Header,
 	})
-	req = req.WithContext(ctx)
-	if c.target.Host != "" {
-		req.Host = c.target.Host
+}
+
+// roundTrip sends a request and returns soon after ctx has ended, whatever the transport does: left tells that it goes
+// on alone then.
+func (c *client) roundTrip(ctx context.Context, req *http.Request) (resp *http.Response, left bool, err error) {
+	type answer struct {
+		resp *http.Response
+		err  error
 	}
-	req.Header.Set("User-Agent", c.userAgent)
-	req.Header.Set("Accept-Encoding", "identity") // compression holds tokens back
-	resp, err := c.transport.RoundTrip(req)
-	if err != nil {
-		if conn := x.slot.conn.Load(); conn != nil {
-			conn.Close() // net/http would let a handshake go on
-		}
-		return x, nil, classify(ctx, phase(x.phase.Load()), c.secrets.Error(c.nameFiles(err)))
+	answers, gone := make(chan answer), make(chan struct{})
+	go func() {
+		a := answer{err: failf(ReasonInternal, "sending a request: panic")}
+		defer func() {
+			if p := recover(); p != nil {
+				a.err = failf(ReasonInternal, "sending a request: panic: %v", p)
+			}
+			select {
+			case answers <- a:
+			case <-gone:
+				c.left.Add(-1)
+				if a.resp != nil {
+					a.resp.Body.Close()
+				}
+			}
+		}()
+		a.resp, a.err = c.transport.RoundTrip(req)
+	}()
+	select {
+	case a := <-answers:
+		return a.resp, false, a.err
+	case <-ctx.Done():
 	}
-	at(phaseBody)
-	x.slot.conn.Load().headersEnded()
-	return x, resp, nil
+	patience := time.NewTimer(leaveAfter)
+	defer patience.Stop()
+	select {
+	case a := <-answers:
+		return a.resp, false, a.err
+	case <-patience.C:
+		c.left.Add(1)
+		close(gone)
+		return nil, true, context.Cause(ctx)
+	}
+}
+
+// explain gives an exchange that has failed its reason.
+func (c *client) explain(x *exchange, err error) error {
+	at := phase(x.phase.Load())
+	err = c.secrets.Error(c.nameFiles(err))
+	conn := x.slot.conn.Load()
+	switch {
+	case context.Cause(x.slot.work) != nil:
+	case conn != nil && conn.flooded.Load(): // net/http may have looked at half a line first
+		err = errHeadersTooLarge
+	case at == phaseRequest && x.certMissing.Load() && isCut(err) && !errors.Is(err, io.ErrUnexpectedEOF):
+		// Under TLS 1.3 the server's verdict on our certificate comes after the handshake, and some give it without a word.
+		err = failf(ReasonTLS, "the server asked for a client certificate in the TLS handshake and then cut the connection (tls_config.cert_file): %w", err)
+	case at == phaseConnect && c.proxy != "" && conn != nil:
+		err = proxyFailure(c.proxy, err)
+	case c.proxy != "":
+		err = wrap(err, "through proxy %s", c.proxy)
+	}
+	return classify(x.slot.work, at, err)
+}
+
+// proxyFailure is the failure of a CONNECT. net/http tells only the words of the proxy's status line.
+func proxyFailure(proxy string, err error) error {
+	reason := ReasonConnect
+	if strings.Contains(err.Error(), http.StatusText(http.StatusProxyAuthRequired)) {
+		reason = ReasonAuth
+	}
+	return failf(reason, "the proxy %s answered the CONNECT with: %w", proxy, err)
+}
+
+// releasing is a body that tells when it is closed: from then on net/http closes the connection.
+type releasing struct {
+	io.ReadCloser
+	released *atomic.Bool
+}
+
+func (b *releasing) Close() error {
+	b.released.Store(true)
+	return b.ReadCloser.Close()
 }
 
 // nameFiles adds to an error about a header, which net/http refuses to send, the files that its value may be from.
@@ -157,15 +330,18 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) (st
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	_, resp, err := c.do(ctx, req, func(time.Time) {})
+	x, resp, err := c.do(ctx, req, func(time.Time) {})
 	if err != nil {
 		return 0, wrap(err, "%s %s", method, path)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return resp.StatusCode, wrap(errSwitched, "%s %s", method, path)
+	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxCallBytes+1))
 	switch {
 	case err != nil:
-		return resp.StatusCode, wrap(classify(ctx, phaseBody, err), "%s %s", method, path)
+		return resp.StatusCode, wrap(classify(x.slot.work, phaseBody, err), "%s %s", method, path)
 	case len(data) > maxCallBytes:
 		return resp.StatusCode, failf(ReasonTooLarge, "%s %s: too large: body exceeds %d bytes", method, path, maxCallBytes)
 	case resp.StatusCode != http.StatusOK:

@@ -3,6 +3,7 @@ package prober
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -36,6 +37,9 @@ type stampedConn struct {
 	headers int       // bytes that may still arrive before the headers have ended; negative: they have
 	counts  segmentCounts
 	last    atomic.Pointer[segments] // what had come when the connection was closed
+	slot    *dialSlot                // of the exchange that it was dialled for; nil: of none
+	reading atomic.Bool              // in a read
+	flooded atomic.Bool              // the bound on headers was reached
 
 	awaitWrite atomic.Bool
 	sent       func(time.Time) // told the time of the first write after armWrite
@@ -69,9 +73,12 @@ func newStampedConn(conn net.Conn, sent func(time.Time)) *stampedConn {
 	return &stampedConn{Conn: conn, kernel: newKernelStamps(conn), tried: now, floor: now, headers: maxHeaderBytes, sent: sent}
 }
 
-// Read implements net.Conn.
+// Read implements net.Conn. What came after the exchange's deadline it does not return.
 func (c *stampedConn) Read(p []byte) (n int, err error) {
+	c.reading.Store(true)
+	defer c.reading.Store(false)
 	if c.headers == 0 {
+		c.flooded.Store(true)
 		return 0, errHeadersTooLarge
 	}
 	if c.headers > 0 && len(p) > c.headers {
@@ -88,7 +95,21 @@ func (c *stampedConn) Read(p []byte) (n int, err error) {
 	if c.headers > 0 {
 		c.headers -= n
 	}
+	if n > 0 && c.slot.over(c.arrival.at) {
+		return 0, c.slot.cause()
+	}
 	return n, err
+}
+
+// pending tells whether something that has come waits to be read, or was read and is still being worked on: the
+// verdict that nothing came must wait for it. It is false where the kernel does not stamp, for then nobody could tell
+// whether it came in time.
+func (c *stampedConn) pending() bool {
+	if c == nil {
+		return false
+	}
+	readable, open := c.kernel.readable()
+	return open && (readable || !c.reading.Load())
 }
 
 // note works out when the bytes came that a read has just returned. A stamp is the kernel's wall clock, which
@@ -302,12 +323,34 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // dialSlot is where a dial leaves its connection for the probe that asked for it. It travels in the context,
 // since the layers between (go-conntrack, TLS, net/http) hide what they wrap.
 type dialSlot struct {
-	ctx  context.Context // of the request
-	conn atomic.Pointer[stampedConn]
-	sent func(time.Time)
+	asker    context.Context // of whoever wants the answer: it ends at the deadline
+	work     context.Context // of the request: it ends once what came before the deadline has been read
+	deadline time.Time       // of asker; zero: none
+	conn     atomic.Pointer[stampedConn]
+	released atomic.Bool // whoever read the answer has closed it
+	sent     func(time.Time)
 }
 
 type dialSlotKey struct{}
+
+// over tells whether a moment is after the deadline.
+func (s *dialSlot) over(at time.Time) bool {
+	return s != nil && !s.deadline.IsZero() && at.After(s.deadline)
+}
+
+// withDeadline gives a context the deadline.
+func (s *dialSlot) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.deadline.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, s.deadline)
+}
+
+// cause is why the asker's context has ended, to be asked once its deadline has passed.
+func (s *dialSlot) cause() error {
+	<-s.asker.Done() // its timer may be a moment behind
+	return context.Cause(s.asker)
+}
 
 // Dial makes dial use addresses of the family only.
 func (f IPFamily) Dial(dial DialFunc) DialFunc {
@@ -318,26 +361,50 @@ func (f IPFamily) Dial(dial DialFunc) DialFunc {
 }
 
 // stamped makes dial wrap its connections for the probe in whose context it is called, and end with it: net/http
-// lets a dial go on after its request was given up, for the next request, which here has a dial of its own.
+// lets a dial go on after its request was given up, for the next request, which here has a dial of its own, and does
+// not close a connection that was switched to another protocol. The dial knows the deadline, which net/http keeps
+// from it: so each address of a name gets its share ([net.Dialer]).
 func stamped(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		slot, ok := ctx.Value(dialSlotKey{}).(*dialSlot)
 		if !ok {
-			return dial(ctx, network, address)
+			return dialForToken(ctx, dial, network, address)
 		}
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := slot.withDeadline(ctx)
 		defer cancel()
-		defer context.AfterFunc(slot.ctx, cancel)()
+		defer context.AfterFunc(slot.work, cancel)()
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
 		c := newStampedConn(conn, slot.sent)
+		c.slot = slot
 		slot.conn.Store(c)
-		if slot.ctx.Err() != nil { // nobody may be left to close it
-			conn.Close()
-			return nil, slot.ctx.Err()
+		context.AfterFunc(slot.work, func() {
+			if !slot.released.Load() { // else net/http closes it, in its own order
+				c.Close()
+			}
+		})
+		if slot.work.Err() != nil { // nobody may be left to close it
+			c.Close()
+			return nil, slot.work.Err()
 		}
 		return c, nil
 	}
+}
+
+// dialForToken dials for a request that no probe asked for: the library fetches the tokens of OAuth 2.0 under a context
+// without end, one connection a token.
+func dialForToken(ctx context.Context, dial DialFunc, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	conn, err := dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("bounding the request for a token: %w", err)
+	}
+	return conn, nil
 }

@@ -108,6 +108,20 @@ func (k *kernelStamps) stamp() time.Time {
 	return time.Unix(m.stamp.Unix())
 }
 
+// readable tells whether a read would return at once, with bytes, an end or an error. open is false where nobody will
+// read any more.
+func (k *kernelStamps) readable() (readable, open bool) {
+	if k == nil {
+		return false, false
+	}
+	err := k.raw.Control(func(fd uintptr) {
+		look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(look, 0)
+		readable = err == nil && n > 0
+	})
+	return readable, err == nil
+}
+
 // segments looks at the TCP segments with data received so far. ok is false where the kernel does not say.
 func (k *kernelStamps) segments() (s segments, ok bool) {
 	if k == nil {

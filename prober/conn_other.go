@@ -12,3 +12,5 @@ func newKernelStamps(net.Conn) *kernelStamps { return nil }
 func (*kernelStamps) read([]byte) (int, received, error) { return 0, received{}, net.ErrClosed }
 
 func (*kernelStamps) segments() (s segments, ok bool) { return s, false }
+
+func (*kernelStamps) readable() (readable, open bool) { return false, false }

@@ -9,9 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/llm-prober/llm_prober/internal/httpclient"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
@@ -35,6 +37,9 @@ var (
 	errAbandoned = errors.New("abandoned")
 )
 
+// errSwitched: nothing that a probe asks for may be answered so, and what follows it is no HTTP.
+var errSwitched = failf(ReasonHTTPStatus, "HTTP status 101: the server switched to another protocol, which nobody had asked for")
+
 // phase is how far a request has come; the same error means different things in different phases.
 type phase int32
 
@@ -46,47 +51,72 @@ const (
 	phaseBody
 )
 
-// classify turns an error of the transport into a failure.
+// classify turns an error of the transport into a failure: by why the request was ended, then by the error's type,
+// then by how far the request had come.
 func classify(ctx context.Context, at phase, err error) error {
 	var f *failure
-	var dns *net.DNSError
-	switch cause := context.Cause(ctx); {
+	cause := context.Cause(ctx)
+	switch {
 	case errors.As(err, &f):
 		return err
+	case errors.As(cause, &f):
+		return cause
 	case errors.Is(cause, errTimeout):
 		return &failure{ReasonTimeout, cause}
 	case errors.Is(cause, errStalled):
 		return &failure{ReasonStalled, cause}
 	case cause != nil:
 		return errAbandoned
-	case errors.As(err, &dns):
-		return &failure{ReasonDNS, err}
-	case errors.Is(err, errTooLarge), errors.Is(err, errHeadersTooLarge):
-		return &failure{ReasonTooLarge, err}
-	case errors.Is(err, errMalformed):
-		return &failure{ReasonMalformed, err}
 	}
-	switch at {
-	case phaseCredentials:
-		// HTTPClientConfig reads certificates in the same place as tokens and passwords.
-		if text := err.Error(); strings.Contains(text, "CA cert") || strings.Contains(text, "client cert") || strings.Contains(text, "client key") {
-			return &failure{ReasonTLS, err}
+	if lacks := httpclient.LocalLimit(err); lacks != "" {
+		return failf(ReasonInternal, "the prober has no %s: %w", lacks, err)
+	}
+	for _, c := range causes {
+		if c.is(err) {
+			return &failure{c.reason, err}
 		}
-		return &failure{ReasonAuth, err}
-	case phaseConnect:
-		return &failure{ReasonConnect, err}
-	case phaseTLS:
-		return &failure{ReasonTLS, err}
 	}
+	reason, early := phaseReasons[at]
 	switch {
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe):
+	case early:
+		return &failure{reason, err}
+	case isReset(err):
 		return &failure{ReasonConnReset, err}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case isEnd(err):
 		return &failure{ReasonTruncated, err}
-	default: // chunk framing, header syntax, and whatever net/http refuses to read
-		return &failure{ReasonMalformed, err}
+	}
+	return &failure{ReasonMalformed, err} // chunk framing, header syntax, and whatever net/http refuses to read
+}
+
+// causes are the errors that mean the same in every phase. The first that holds counts.
+var causes = []struct {
+	reason Reason
+	is     func(error) bool
+}{
+	{ReasonTimeout, isAny(errTimeout)},
+	{ReasonDNS, func(err error) bool { dns := (*net.DNSError)(nil); return errors.As(err, &dns) }},
+	{ReasonTLS, httpclient.IsTLS},
+	{ReasonTooLarge, isAny(errTooLarge, errHeadersTooLarge)},
+	{ReasonMalformed, isAny(errMalformed)},
+}
+
+// phaseReasons are the reasons of all other errors. Once the request is on its way, that the connection was cut tells
+// more than the phase.
+var phaseReasons = map[phase]Reason{phaseCredentials: ReasonAuth, phaseConnect: ReasonConnect, phaseTLS: ReasonTLS}
+
+func isAny(targets ...error) func(error) bool {
+	return func(err error) bool {
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 }
+
+var (
+	isReset = isAny(syscall.ECONNRESET, syscall.EPIPE, net.ErrClosed, io.ErrClosedPipe)
+	isEnd   = isAny(io.EOF, io.ErrUnexpectedEOF)
+)
+
+// isCut tells whether an error is that the connection ended where it must not.
+func isCut(err error) bool { return isReset(err) || isEnd(err) }
 
 // statusReasons maps an HTTP status to its reason; a status that is not here has ReasonHTTPStatus.
 var statusReasons = map[int]Reason{
@@ -94,6 +124,7 @@ var statusReasons = map[int]Reason{
 	http.StatusUnprocessableEntity: ReasonBadRequest,
 	http.StatusUnauthorized:        ReasonAuth,
 	http.StatusForbidden:           ReasonAuth,
+	http.StatusProxyAuthRequired:   ReasonAuth,
 	http.StatusTooManyRequests:     ReasonRateLimited,
 	http.StatusServiceUnavailable:  ReasonOverloaded,
 	529:                            ReasonOverloaded, // "site is overloaded", sent by Dynamo and by some gateways

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,4 +94,24 @@ func TestDialEndsWithItsProbe(t *testing.T) {
 			}
 		}
 	})
+}
+
+// golang/go#51416: with any no_proxy, loopback addresses are reached directly. That is told.
+func TestProxyThatIsNotUsedIsTold(t *testing.T) {
+	for _, c := range []struct {
+		host, noProxy string
+		told          bool
+	}{
+		{"127.0.0.1:8000", "other.example", true},
+		{"localhost:8000", "other.example", true},
+		{"llm.example:8000", "llm.example", true},
+		{"llm.example:8000", "other.example", false},
+		{"127.0.0.1:8000", "", false},
+	} {
+		target := at("http", c.host, throughProxy("proxy.example:3128"), func(t *Target) { t.HTTP.NoProxy = c.noProxy })
+		log := newRig(t, nil, target).logs.String()
+		if told := strings.Contains(log, "without its proxy_url") && strings.Contains(log, "proxy=proxy.example:3128"); told != c.told || strings.Contains(log, "proxy-secret") {
+			t.Errorf("%s with no_proxy %q: %q", c.host, c.noProxy, log)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +29,26 @@ type scene struct {
 // replies is a scene in which the server answers every probe with a script.
 func replies(s script, change ...func(*Target)) func(*testing.T) scene {
 	return func(t *testing.T) scene { return scene{target: at("http", serveTCP(t, playing(s)), change...)} }
+}
+
+// fails is a scene in which no connection can be made, for a reason that the prober's own machine has.
+func fails(errno syscall.Errno) func(*testing.T) scene {
+	return func(*testing.T) scene {
+		return scene{target: at("http", "h:1"), dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", errno)}
+		}}
+	}
+}
+
+// proxyAnswers is a scene in which a proxy answers every CONNECT with a status.
+func proxyAnswers(status string) func(*testing.T) scene {
+	return func(t *testing.T) scene {
+		return scene{target: at("https", "llm.example:443", throughProxy(serveTCP(t, func(conn net.Conn) {
+			if _, err := readRequest(conn); err == nil {
+				_, _ = io.WriteString(conn, "HTTP/1.1 "+status+"\r\nContent-Length: 0\r\n\r\n")
+			}
+		})))}
+	}
 }
 
 // statusScript is an answer that is not 200.
@@ -73,6 +95,22 @@ var reasonScenes = []struct {
 		cert, ca := certificate(t)
 		return scene{target: at("https", serveTCP(t, overTLS(cert, playing(defaultScript))), trusting(ca), func(t *Target) { t.HTTP.TLSConfig.ServerName = "other.test" })}
 	}, "not other.test"},
+	{ReasonConnect, "a proxy that forbids the CONNECT", proxyAnswers("403 Forbidden"), " answered the CONNECT with: Forbidden"},
+	{ReasonConnect, "a proxy that does not reach the server", proxyAnswers("502 Bad Gateway"), "the proxy 127.0.0.1:"},
+	{ReasonAuth, "a proxy that wants credentials for the CONNECT", proxyAnswers("407 Proxy Authentication Required"), "the proxy 127.0.0.1:"},
+	{ReasonConnect, "a proxy that is not there", func(*testing.T) scene {
+		return scene{target: at("https", "llm.example:443", throughProxy("proxy.example:3128")), dial: func(context.Context, string, string) (net.Conn, error) { return nil, refusedError }}
+	}, "through proxy proxy.example:3128: proxyconnect tcp"},
+	{ReasonAuth, "407", replies(statusScript(407)), "HTTP status 407: no"},
+	{ReasonInternal, "no file descriptor left", fails(syscall.EMFILE), "the prober has no file descriptor left (RLIMIT_NOFILE is "},
+	{ReasonInternal, "no file descriptor left in the whole system", fails(syscall.ENFILE), "fs.file-max"},
+	{ReasonInternal, "no port left", fails(syscall.EADDRNOTAVAIL), "ip_local_port_range"},
+	{ReasonInternal, "a firewall of its own", fails(syscall.EPERM), "permission to connect"},
+	{ReasonInternal, "no file descriptor left to ask for a name", func(*testing.T) scene {
+		return scene{target: at("http", "h:1"), dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "dial udp 10.0.0.1:53: socket: " + syscall.EMFILE.Error(), Name: "h"}}
+		}}
+	}, "RLIMIT_NOFILE is "},
 	{ReasonHTTPStatus, "500", replies(statusScript(500)), "HTTP status 500: no"},
 	{ReasonHTTPStatus, "404 of a path", replies(jsonAnswer(404, `{"detail":"Not Found"}`)), "HTTP status 404: Not Found"},
 	{ReasonHTTPStatus, "a redirect, which is not followed", func(t *testing.T) scene {
@@ -278,4 +316,28 @@ func lateScene(t *testing.T) scene {
 			}
 		}
 	}}
+}
+
+// What a file or a connection cannot do means different things for the same words of the system.
+func TestErrorsOfTheSystem(t *testing.T) {
+	file := func(errno syscall.Errno) error { return &fs.PathError{Op: "open", Path: "key.txt", Err: errno} }
+	for _, c := range []struct {
+		at   phase
+		err  error
+		want Reason
+	}{
+		{phaseCredentials, file(syscall.ENOENT), ReasonAuth},
+		{phaseCredentials, file(syscall.EACCES), ReasonAuth},
+		{phaseCredentials, file(syscall.EMFILE), ReasonInternal},
+		{phaseTLS, file(syscall.EMFILE), ReasonInternal},
+		{phaseConnect, refusedError, ReasonConnect},
+		{phaseRequest, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.ENOBUFS)}, ReasonInternal},
+		{phaseBody, &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}, ReasonTLS},
+		{phaseBody, &net.OpError{Op: "local error", Err: errors.New("tls: bad record MAC")}, ReasonTLS},
+	} {
+		var f *failure
+		if err := classify(t.Context(), c.at, c.err); !errors.As(err, &f) || f.reason != c.want {
+			t.Errorf("%v in phase %d: %v, want %s", c.err, c.at, err, c.want)
+		}
+	}
 }

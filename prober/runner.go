@@ -63,8 +63,8 @@ type warmup struct {
 	again time.Time
 }
 
-// NewRunner prepares a target. The error is about its HTTP client configuration, such as an unreadable
-// certificate.
+// NewRunner prepares a target. The error is about its HTTP client configuration, such as an inline certificate that is
+// none. A file that is missing is no error: probes fail until it is there.
 func NewRunner(t Target, o Options) (*Runner, error) {
 	if o.Observer == nil {
 		o.Observer = Observers(nil)
@@ -79,6 +79,9 @@ func NewRunner(t Target, o Options) (*Runner, error) {
 	c, err := newClient(&t, o.Dial, o.UserAgent)
 	if err != nil {
 		return nil, err
+	}
+	if proxy := t.HTTP.ProxyURL.URL; proxy != nil && c.proxy == "" {
+		level.Warn(logger).Log("msg", "the target is reached without its proxy_url: it is named in no_proxy, or is a loopback address, which any no_proxy leaves out", "proxy", proxy.Host)
 	}
 	r := &Runner{
 		target: t, opts: o, logger: logger, client: c, server: newServer(c, logger),
@@ -334,6 +337,9 @@ func (r *Runner) probe(ctx context.Context, l *lane, d draft, due time.Time, war
 	defer cancel()
 	err := r.client.secrets.Error(r.attempt(ctx, l, d, res)) // whoever made it, nothing in it is shown as it came
 	res.Ended = time.Now()
+	if at := expiredAt(err); !at.IsZero() {
+		res.CertExpiry = at
+	}
 	var f *failure
 	var unfit *unfitError
 	switch {

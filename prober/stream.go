@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/llm-prober/llm_prober/internal/scrub"
@@ -46,22 +47,24 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 		return failf(ReasonMalformed, "the server answered before it was asked")
 	}
 	res.Headers, res.Status = time.Now(), resp.StatusCode
-	if resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
-		res.CertExpiry = resp.TLS.PeerCertificates[0].NotAfter
-	}
+	res.CertExpiry = certExpiry(resp.TLS)
 	conn := x.slot.conn.Load()
 	s := &streaming{
 		res: res, obs: obs, conn: conn, sse: newSSEReader(askingBody{conn, resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),
 		trails: &c.trails, stall: stall, stop: cancel, secrets: &c.secrets,
 	}
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusSwitchingProtocols:
+		return errSwitched
+	default:
 		body := s.errorBody(resp.Body)
 		return c.secrets.Error(&refusal{statusFailure(resp.StatusCode, res.Model, body), body})
 	}
 	if err := s.checkContentType(resp.Header); err != nil {
 		return c.secrets.Error(err)
 	}
-	err = s.read(ctx)
+	err = s.read(x.slot.work)
 	if s.answer.done {
 		s.drain(resp.Body)
 	}
@@ -86,9 +89,8 @@ type streaming struct {
 func (s *streaming) read(ctx context.Context) error {
 	res := s.res
 	late := newLateness(s.conn, s.trails)
-	timer := time.AfterFunc(s.stall, func() { s.stop(errStalled) })
-	timer.Stop() // the first token may take as long as the whole probe
-	defer timer.Stop()
+	silence := newSilence(s.conn, func() { s.stop(errStalled) })
+	defer silence.end()
 	res.Gaps = make([]time.Duration, 0, max(0, min(res.Workload.OutputTokens, 1<<16)-1))
 	var err, left error
 	cut := false
@@ -105,13 +107,13 @@ func (s *streaming) read(ctx context.Context) error {
 		}
 		late.event(token, s.sse.unfinished())
 		if token {
-			timer.Reset(s.stall)
+			silence.atMost(s.stall) // the first token may take as long as the whole probe
 			s.answer.arrived(s.conn.arrival.at)
 			s.obs.Token(res.Probe, res.LastToken)
 			cut = s.answer.tooLong()
 		}
 		if s.answer.ended() && !token {
-			timer.Reset(min(s.stall, trailTimeout))
+			silence.atMost(min(s.stall, trailTimeout))
 		}
 	}
 	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, late.delay
@@ -124,6 +126,58 @@ func (s *streaming) read(ctx context.Context) error {
 		err = s.explain(ctx, left)
 	}
 	return s.answer.finish(cut, err)
+}
+
+// silence ends a stream in which nothing comes for too long. What has come by then is read first: a prober that was
+// stopped for a while finds all of it in the kernel, and its own clock far ahead.
+type silence struct {
+	conn *stampedConn
+	stop func()
+
+	mu    sync.Mutex
+	timer *time.Timer // nil: not begun
+	until time.Time
+	fired time.Time // when it was first found that the time had passed; zero: it was not
+}
+
+func newSilence(conn *stampedConn, stop func()) *silence { return &silence{conn: conn, stop: stop} }
+
+// atMost begins it anew.
+func (s *silence) atMost(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until, s.fired = time.Now().Add(d), time.Time{}
+	if s.timer == nil {
+		s.timer = time.AfterFunc(d, s.due)
+		return
+	}
+	s.timer.Reset(d)
+}
+
+func (s *silence) due() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if left := s.until.Sub(now); left > 0 { // it began anew while the timer fired
+		s.timer.Reset(left)
+		return
+	}
+	if s.fired.IsZero() {
+		s.fired = now
+	}
+	if s.conn.pending() && now.Sub(s.fired) < settleTimeout {
+		s.timer.Reset(settleStep)
+	} else {
+		s.stop()
+	}
+}
+
+func (s *silence) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
 }
 
 // explain gives the end of a stream its reason, and says how far it had come. nil is a clean end.

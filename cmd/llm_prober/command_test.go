@@ -114,16 +114,6 @@ func TestUnreadableConfig(t *testing.T) {
 	}
 }
 
-// A certificate that a target cannot do without ends the start as a mistake in the file does.
-func TestUnusableCertificate(t *testing.T) {
-	t.Parallel()
-	file := configFile(t, `targets: [{url: "https://h", http_client_config: {tls_config: {ca_file: missing.pem}}}]`)
-	code, _, stderr := outcome(t, "--config.file="+file, "--web.listen-address=127.0.0.1:0")
-	if code != exitUsage || !strings.Contains(stderr, "missing.pem: no such file") {
-		t.Errorf("it ends with %d and says %q", code, stderr)
-	}
-}
-
 func TestConfigCheck(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join("..", "..", "internal", "config", "testdata", "valid.yml")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/go-kit/log"
@@ -34,6 +36,31 @@ type daemon struct {
 	cfg     *config.Config
 	units   map[string]*unit
 	running sync.WaitGroup
+
+	atWork atWork // has its own lock
+}
+
+// atWork counts what runs, by its name.
+type atWork struct {
+	mu    sync.Mutex
+	names map[string]int
+}
+
+func (w *atWork) add(name string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.names == nil {
+		w.names = map[string]int{}
+	}
+	if w.names[name] += n; w.names[name] == 0 {
+		delete(w.names, name)
+	}
+}
+
+func (w *atWork) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.names))
 }
 
 // unit is one target at work.
@@ -65,6 +92,9 @@ func newDaemon(cfg *config.Config, load func() (*config.Config, error), options 
 
 // reload reads the configuration again. If anything is wrong with it, all stays as it is.
 func (d *daemon) reload() error {
+	const name = "reload of the configuration"
+	d.atWork.add(name, 1)
+	defer d.atWork.add(name, -1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	cfg, err := d.load()
@@ -103,9 +133,11 @@ func (d *daemon) apply(cfg *config.Config) error {
 		return errors.Join(problems...)
 	}
 
-	for _, w := range cfg.Warnings() {
-		level.Warn(d.logger).Log("msg", "configuration", "warning", w)
-	}
+	d.run("check of the files", func() { // reading one may take for ever
+		for _, w := range cfg.Warnings() {
+			level.Warn(d.logger).Log("msg", "configuration", "warning", w)
+		}
+	})
 	exposed := make([]*collector.Target, 0, len(next))
 	for name, u := range next {
 		u.metrics.SetSLOs(wire.SLOs(cfg.SLOs, u.target))
@@ -154,13 +186,22 @@ func (d *daemon) start(u *unit) {
 	probing, abandon := context.WithCancel(d.life)
 	relaying, blind := context.WithCancel(d.life)
 	u.abandon, u.blind = abandon, blind
-	d.running.Go(func() {
+	d.run("probes of "+u.target.Name, func() {
 		u.runner.Run(probing)
 		abandon()
 	})
 	if u.relay != nil {
-		d.running.Go(func() { u.relay.Run(relaying) })
+		d.run("relay of "+u.target.Name, func() { u.relay.Run(relaying) })
 	}
+}
+
+// run does what ends with the daemon.
+func (d *daemon) run(name string, do func()) {
+	d.atWork.add(name, 1)
+	d.running.Go(func() {
+		defer d.atWork.add(name, -1)
+		do()
+	})
 }
 
 // remove ends a unit whose target is gone: its probes in flight are nobody's.
@@ -176,11 +217,25 @@ func (u *unit) replace() {
 }
 
 // stop abandons everything in flight and waits until nothing runs any more.
-func (d *daemon) stop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *daemon) stop() { d.stopWithin(context.Background()) }
+
+// stopWithin abandons everything in flight and waits until nothing runs any more or ctx is done. It names what is left
+// then.
+func (d *daemon) stopWithin(ctx context.Context) (left []string) {
 	d.end()
-	d.running.Wait()
+	ended := make(chan struct{})
+	go func() {
+		d.mu.Lock() // a reload may be starting something
+		defer d.mu.Unlock()
+		d.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return d.atWork.list()
+	}
 }
 
 // current returns the configuration in force and what runs for it, in the order of the file.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -191,6 +193,63 @@ func (g *rig) page(t *testing.T, path string) string {
 	return string(body)
 }
 
+// prometheus/prometheus#1378: a target whose files are missing fails for that until they are there; nothing else is
+// touched, neither at the start nor at a reload, and none is needed for it to recover.
+func TestMissingFilesOfOneTarget(t *testing.T) {
+	for _, c := range []struct {
+		name, keys    string
+		reason, relay string
+		content       string // with which the target is probed again
+	}{
+		{"authority", `tls_config: {ca_file: FILE}`, "tls", "tls", testCA(t)},
+		{"credentials", `authorization: {credentials_file: FILE}`, "auth", "auth", "key"},
+		{"password", `basic_auth: {username: u, password_file: FILE}`, "auth", "auth", "secret"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "file")
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{}
+				serve(t, n, "a:8000", vllmsim.Config{})
+				serve(t, n, "b:8000", vllmsim.Config{})
+				broken := strings.Replace(twoTargets, `"http://b:8000"`, `"http://b:8000", engine: vllm, http_client_config: {`+strings.Replace(c.keys, "FILE", file, 1)+`}`, 1)
+				for _, first := range []string{broken, twoTargets} { // at the start, and at a reload
+					_ = os.Remove(file)
+					g := startRig(t, n, first)
+					g.mustReload(broken)
+					time.Sleep(11 * time.Second)
+					s := g.scrape()
+					if got := s[fmt.Sprintf(`llm_probe_request_failures_total{reason=%q,target="b",workload="w"}`, c.reason)]; got < 2 {
+						t.Errorf("%g probes failed as %s, want all", got, c.reason)
+					}
+					if got := s[fmt.Sprintf(`llm_server_scrape_failures_total{reason=%q,target="b"}`, c.relay)]; got < 10 {
+						t.Errorf("%g scrapes failed as %s, want all", got, c.relay)
+					}
+					s.want(t, "llm_probe_consecutive_failures{target=\"a\",workload=\"w\"}", 0)
+					if !strings.Contains(g.log.String(), file) {
+						t.Errorf("the log does not name %s", file)
+					}
+					if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(11 * time.Second)
+					s = g.scrape()
+					s.want(t, "llm_probe_consecutive_failures{target=\"b\",workload=\"w\"}", 0)
+					s.want(t, `llm_server_up{target="b"}`, 1)
+					g.daemon.stop()
+				}
+			})
+		})
+	}
+}
+
+// testCA is a certificate.
+func testCA(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+}
+
 // Cases e04, e07, e10: a file with a mistake changes nothing but the metric that says so.
 func TestReloadRefusesABadFile(t *testing.T) {
 	mistakes := []struct{ name, yaml, want string }{
@@ -200,7 +259,7 @@ func TestReloadRefusesABadFile(t *testing.T) {
 		{"no targets", twoTargets[:strings.Index(twoTargets, "targets:")], "targets"},
 		{"unknown key", twoTargets + "slo: []\n", `did you mean "slos"?`},
 		{"empty", "", "empty"},
-		{"a certificate that is not there", strings.Replace(twoTargets, `"http://b:8000"`, `"https://b:8000", http_client_config: {tls_config: {ca_file: /nonexistent/ca.pem}}`, 1), "/nonexistent/ca.pem"},
+		{"a certificate that is none", strings.Replace(twoTargets, `"http://b:8000"`, `"https://b:8000", http_client_config: {tls_config: {ca: none}}`, 1), "CA cert"},
 	}
 	for _, m := range mistakes {
 		t.Run(m.name, func(t *testing.T) {

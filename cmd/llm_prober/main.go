@@ -136,21 +136,21 @@ func run(args []string) int {
 	level.Info(logger).Log("msg", "Build context", "build_context", version.BuildContext())
 	noteProxy(logger)
 
+	stopDemo := func() {}
 	if f.demo {
 		sim, err := startDemo(f.demoAddress, logger)
 		if err != nil {
 			level.Error(logger).Log("msg", "starting the demo's server", "err", err)
 			return exitFailed
 		}
-		defer sim.stop()
+		stopDemo = sim.stop
 	}
 	d, err := newDaemon(cfg, load, prober.Options{Logger: logger, UserAgent: userAgent(), Seed: replicaSeed(*f.web.WebListenAddresses)})
 	if err != nil {
 		printErrors(err)
 		return exitUsage
 	}
-	defer d.stop()
-	return f.serve(d, logger)
+	return f.serve(d, stopDemo, logger)
 }
 
 // loader returns what reads the configuration, now and at every reload.
@@ -182,7 +182,7 @@ func noteProxy(logger log.Logger) {
 }
 
 // handleSignals runs reload on SIGHUP and closes the returned channel at the first SIGTERM or SIGINT. A second
-// one ends the process at once, as the system does by default.
+// one ends the process at once, as the system does by default. A reload that hangs does not keep a signal from us.
 func handleSignals(reload func()) <-chan struct{} {
 	term := make(chan os.Signal, 1)
 	hup := make(chan os.Signal, 1)
@@ -190,13 +190,16 @@ func handleSignals(reload func()) <-chan struct{} {
 	signal.Notify(hup, syscall.SIGHUP)
 	ended := make(chan struct{})
 	go func() {
+		<-term
+		signal.Stop(term)
+		close(ended)
+	}()
+	go func() {
 		for {
 			select {
 			case <-hup:
 				reload()
-			case <-term:
-				signal.Stop(term)
-				close(ended)
+			case <-ended:
 				return
 			}
 		}
@@ -204,5 +207,10 @@ func handleSignals(reload func()) <-chan struct{} {
 	return ended
 }
 
-// shutdownTimeout bounds how long scrapes in progress may hold up the end.
-const shutdownTimeout = 3 * time.Second
+const (
+	// shutdownTimeout bounds the end in good order: what goes on after it is left behind.
+	shutdownTimeout = 2500 * time.Millisecond
+	// exitTimeout bounds the end in any order, as when nobody takes what is logged. Both leave some of the 3 s that
+	// are promised.
+	exitTimeout = 2800 * time.Millisecond
+)

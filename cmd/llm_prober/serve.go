@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	stdlog "log"
 	"log/slog"
 	"net/http"
+	"os"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +20,8 @@ import (
 	"github.com/llm-prober/llm_prober/internal/web"
 )
 
-// serve answers HTTP requests until a signal ends the daemon. It returns the exit code.
-func (f *flags) serve(d *daemon, logger log.Logger) int {
+// serve answers HTTP requests until a signal ends the daemon, and then ends everything. It returns the exit code.
+func (f *flags) serve(d *daemon, stopDemo func(), logger log.Logger) int {
 	var leaving atomic.Bool
 	server := &http.Server{
 		Handler:           f.handler(d, &leaving, logger),
@@ -36,20 +38,56 @@ func (f *flags) serve(d *daemon, logger log.Logger) int {
 	select {
 	case err := <-failed:
 		level.Error(logger).Log("msg", "cannot serve", "err", err)
+		d.stop()
+		stopDemo()
 		return exitFailed
 	case <-ended:
 	}
+	defer time.AfterFunc(exitTimeout, func() { os.Exit(exitOK) }).Stop()
 	level.Info(logger).Log("msg", "stopping: probes in flight are abandoned")
 	leaving.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		server.Close()
-	}
-	if err := <-failed; err != nil && !errors.Is(err, http.ErrServerClosed) {
-		level.Error(logger).Log("msg", "serving ended", "err", err)
+	if left := stopAll(ctx, d, server, stopDemo); left != nil {
+		level.Warn(logger).Log("msg", "stopped, and left behind what did not end", "after", shutdownTimeout, "left", strings.Join(left, ", "))
 	}
 	return exitOK
+}
+
+// stopAll ends everything at once and names what has not ended when ctx is done.
+func stopAll(ctx context.Context, d *daemon, server *http.Server, stopDemo func()) (left []string) {
+	parts := []func() []string{
+		func() []string { return d.stopWithin(ctx) },
+		func() []string {
+			if server.Shutdown(ctx) == nil {
+				return nil
+			}
+			server.Close()
+			return []string{"requests to our own pages"}
+		},
+		func() []string {
+			ended := make(chan struct{})
+			go func() {
+				stopDemo()
+				close(ended)
+			}()
+			select {
+			case <-ended:
+				return nil
+			case <-ctx.Done():
+				return []string{"the demo's server"}
+			}
+		},
+	}
+	lists := make(chan []string)
+	for _, stop := range parts {
+		go func() { lists <- stop() }()
+	}
+	for range parts {
+		left = append(left, <-lists...)
+	}
+	slices.Sort(left)
+	return left
 }
 
 // handler is everything that is served.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"io"
 	"net"
+	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -86,5 +89,66 @@ func TestStopWhileARequestHangs(t *testing.T) {
 				t.Errorf("it ended with %v after %v, want the signal's own end at once", p.cmd.ProcessState, took)
 			}
 		})
+	}
+}
+
+// Whatever servers, files and clients of ours do, a signal ends the daemon within 3 s.
+func TestStopInEveryState(t *testing.T) {
+	t.Parallel()
+	serveRaw := func(answer string) string {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var conns sync.WaitGroup
+		conns.Go(func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				conns.Go(func() { // until the daemon is gone
+					defer conn.Close()
+					_, _ = io.WriteString(conn, answer)
+					_, _ = io.Copy(io.Discard, conn)
+				})
+			}
+		})
+		t.Cleanup(func() {
+			listener.Close()
+			conns.Wait()
+		})
+		return listener.Addr().String()
+	}
+	silent := serveRaw("")
+	pipe := filepath.Join(t.TempDir(), "key") // nobody writes to it
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "--config.file="+configFile(t, `FAST
+targets:
+  - {name: silent, model: m, engine: vllm, url: "http://`+silent+`"}
+  - {name: handshake, model: m, engine: vllm, url: "https://`+silent+`"}
+  - {name: switched, model: m, engine: vllm, url: "http://`+serveRaw("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")+`"}
+  - {name: headers, model: m, engine: vllm, url: "http://`+serveRaw("HTTP/1.1 200 OK\r\n")+`"}
+  - {name: stream, model: m, engine: vllm, url: "http://`+serveRaw("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: \n")+`"}
+  - {name: unread, model: m, engine: vllm, url: "http://`+silent+`/x", workloads: [w]}
+  - {name: file, model: m, engine: vllm, url: "http://`+silent+`/y", http_client_config: {authorization: {credentials_file: "`+pipe+`"}}}
+`))
+	loris, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loris.Close()
+	if _, err := io.WriteString(loris, "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "); err != nil {
+		t.Fatal(err)
+	}
+	p.untilAbove(`llm_probe_in_flight{target="file",workload="w"}`, 2)
+	p.signal(term)
+	if took := p.end(); p.cmd.ProcessState.ExitCode() != exitOK || took > 4*time.Second {
+		t.Errorf("it ended with %v after %v, want 0 within 3 s", p.cmd.ProcessState, took)
+	}
+	if log := p.log.String(); !strings.Contains(log, "left behind") || !strings.Contains(log, "relay of file") {
+		t.Error("the log does not tell what was left")
 	}
 }

@@ -23,7 +23,7 @@ func advices() map[prober.Reason]advice {
 		},
 		prober.ReasonTLS: {
 			"The TLS handshake failed.",
-			[]string{"Has the certificate expired, or does it name another host?", "Does the prober know the authority (tls_config.ca_file)?", "Does the server want a client certificate, or speak plain HTTP on this port?"},
+			[]string{"Does the error below name a file? The target is probed again once it can be used.", "Has the certificate expired, or does it name another host?", "Does the prober know the authority (tls_config.ca_file)?", "Does the server want a client certificate, or speak plain HTTP on this port?"},
 		},
 		prober.ReasonHTTPStatus: {
 			"The server answered with a status that no probe expects. Redirects are not followed.",
@@ -87,7 +87,7 @@ func advices() map[prober.Reason]advice {
 		},
 		prober.ReasonInternal: {
 			"The prober itself failed. This says nothing about the server.",
-			[]string{"Look at the prober's log and report it."},
+			[]string{"Is it out of file descriptors or ports? The error below names the limit: raise it, or ask who else uses them up.", "Does a firewall on the prober's own machine forbid the connection?", "Otherwise look at the prober's log and report it."},
 		},
 	}
 }

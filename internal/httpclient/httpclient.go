@@ -1,0 +1,150 @@
+// Package httpclient makes HTTP clients of a target's configuration that can be made before the files they need are
+// there, and that tell problems of TLS by their type.
+package httpclient
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	promconfig "github.com/prometheus/common/config"
+)
+
+// FileError is that a certificate or key of the configuration cannot be read or used. Its text names the file.
+type FileError struct{ err error }
+
+func (e *FileError) Error() string { return e.err.Error() }
+func (e *FileError) Unwrap() error { return e.err }
+
+// New is [promconfig.NewRoundTripperFromConfig], but a file that is missing or unusable is no error: requests fail
+// with a [*FileError] until it is there, and then go on without a restart. The error is about what no file can mend,
+// such as an inline certificate that is none.
+func New(cfg promconfig.HTTPClientConfig, name string, options ...promconfig.HTTPClientOption) (http.RoundTripper, error) {
+	t := &transport{cfg: cfg, make: func() (http.RoundTripper, error) {
+		return promconfig.NewRoundTripperFromConfig(cfg, name, append(options, promconfig.WithNewTLSConfigFunc(newTLSConfig))...)
+	}}
+	if _, err := t.ready(); err != nil && !needsFiles(cfg.TLSConfig) {
+		return nil, err
+	}
+	return t, nil
+}
+
+func needsFiles(c promconfig.TLSConfig) bool {
+	return c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""
+}
+
+// transport is a RoundTripper that is made when it can be.
+type transport struct {
+	cfg  promconfig.HTTPClientConfig
+	make func() (http.RoundTripper, error)
+
+	mu   sync.Mutex
+	made http.RoundTripper // nil: it could not be made so far
+}
+
+func (t *transport) ready() (http.RoundTripper, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.made != nil {
+		return t.made, nil
+	}
+	made, err := t.make()
+	if err != nil {
+		return nil, err
+	}
+	t.made = made
+	return made, nil
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	made, err := t.ready()
+	if err != nil {
+		return nil, &FileError{err}
+	}
+	resp, err := made.RoundTrip(req)
+	if err != nil {
+		// The library reads the files again at each request, and tells of them in words only.
+		if unusable := t.checkFiles(); unusable != nil {
+			return nil, &FileError{unusable}
+		}
+	}
+	return resp, err
+}
+
+// checkFiles tells whether the files can be used now.
+func (t *transport) checkFiles() error {
+	configs := []*promconfig.TLSConfig{&t.cfg.TLSConfig}
+	if t.cfg.OAuth2 != nil {
+		configs = append(configs, &t.cfg.OAuth2.TLSConfig)
+	}
+	for _, c := range configs {
+		if !needsFiles(*c) {
+			continue
+		}
+		if _, err := promconfig.NewTLSConfig(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CloseIdleConnections implements what [http.Client.CloseIdleConnections] looks for.
+func (t *transport) CloseIdleConnections() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c, ok := t.made.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+type unmetKey struct{}
+
+// NoteUnmetRequest makes unmet true once a server asks for a client certificate, in a handshake that a request with the
+// returned context causes, and there is none, or none of the kind that it asks for.
+func NoteUnmetRequest(ctx context.Context, unmet *atomic.Bool) context.Context {
+	return context.WithValue(ctx, unmetKey{}, unmet)
+}
+
+// newTLSConfig is the library's own, but for the note of [NoteUnmetRequest].
+func newTLSConfig(ctx context.Context, cfg *promconfig.TLSConfig, options ...promconfig.TLSConfigOption) (*tls.Config, error) {
+	c, err := promconfig.NewTLSConfigWithContext(ctx, cfg, options...)
+	if err != nil {
+		return nil, err
+	}
+	given := c.GetClientCertificate
+	c.GetClientCertificate = func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		cert, err := &tls.Certificate{}, error(nil) // none, as without this function
+		if given != nil {
+			cert, err = given(request)
+		}
+		if unmet, ok := request.Context().Value(unmetKey{}).(*atomic.Bool); ok && err == nil && request.SupportsCertificate(cert) != nil {
+			unmet.Store(true)
+		}
+		return cert, err
+	}
+	return c, nil
+}
+
+// IsTLS tells an error of TLS by its type: files, alerts of either side, records and certificates that are none.
+// Alerts may come after the handshake: under TLS 1.3 a server judges the client's certificate when the client has
+// ended the handshake (RFC 8446, section 4.4.2.4).
+func IsTLS(err error) bool {
+	var (
+		file   *FileError
+		op     *net.OpError
+		record tls.RecordHeaderError
+		verify *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.As(err, &file), errors.As(err, &record), errors.As(err, &verify):
+		return true
+	case errors.As(err, &op): // crypto/tls has no other type for alerts
+		return op.Op == "remote error" || op.Op == "local error"
+	}
+	return false
+}

@@ -48,18 +48,6 @@ targets:
 	return yaml + strings.Join(targets, "")
 }
 
-func hostileTarget(name, address string, s hostile.Server) string {
-	scheme, named := "http", ", model: m"
-	if s.HTTPS {
-		scheme = "https"
-	}
-	if s.Unnamed {
-		named = ""
-	}
-	return fmt.Sprintf("  - {name: %s, url: %q, metrics_url: %q%s, http_client_config: {authorization: {credentials: %q}, tls_config: {insecure_skip_verify: true}}}\n",
-		name, scheme+"://"+address, scheme+"://"+address+"/metrics", named, hostile.Key)
-}
-
 // Whatever a server sends, its probes and its scrapes end with a reason, its texts harm nobody, the work and the
 // memory that it costs are in proportion to what it sent, and the server beside it is measured as without it.
 func TestHostileServers(t *testing.T) {
@@ -96,7 +84,7 @@ func TestHostileServersOnSockets(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(hostile.Serve(l, s).Close)
-		targets = append(targets, hostileTarget(fmt.Sprintf("hostile-%d", i), l.Addr().String(), s))
+		targets = append(targets, s.Target(fmt.Sprintf("hostile-%d", i), l.Addr().String(), ""))
 	}
 	file := configFile(t, "targets: []\n")
 	p := start(t, "--config.file="+file, "--web.enable-lifecycle", "--log.level=debug")
@@ -170,7 +158,7 @@ func beside(t *testing.T, s hostile.Server) (healthy samples) {
 		serve(t, n, "good:8000", vllmsim.Config{})
 		host := hostile.Serve(n.listen("bad:8000"), s)
 		defer host.Close()
-		g := startRig(t, n, hostileConfig("http://good:8000", hostileTarget("hostile", "bad:8000", s)))
+		g := startRig(t, n, hostileConfig("http://good:8000", s.Target("hostile", "bad:8000", "")))
 		for begin := time.Now(); time.Since(begin) < hostileFor; {
 			time.Sleep(time.Second)
 			synctest.Wait()

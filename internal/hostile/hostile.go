@@ -83,6 +83,20 @@ type Server struct {
 	Probes, Scrapes []string
 }
 
+// Target is an entry of the list of targets in a configuration file, for the server at an address, with more keys of
+// it in flow style, or none.
+func (s Server) Target(name, address, more string) string {
+	url := "http://" + address
+	if s.HTTPS {
+		url = "https://" + address
+	}
+	if !s.Unnamed {
+		more = strings.TrimSuffix("model: m, "+more, ", ")
+	}
+	return fmt.Sprintf("  - {name: %s, url: %q, metrics_url: %q, http_client_config: {authorization: {credentials: %q}, tls_config: {insecure_skip_verify: true}}, %s}\n",
+		name, url, url+"/metrics", Key, more)
+}
+
 // OK is the ending of what succeeds.
 const OK = "ok"
 

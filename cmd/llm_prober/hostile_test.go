@@ -345,7 +345,7 @@ func shownBy(path, body string) string {
 
 var (
 	closedReason = append(names(prober.Reasons()), append(suspicions(), "connect", "timeout", "http_status", "auth", "parse", "too_large", "several_servers", "internal", "tls")...)
-	tame         = regexp.MustCompile(`^[\w.:/+ -]{0,256}$`)
+	tame         = regexp.MustCompile(`^([\w.:/+ -]|<secret>){0,256}$`)
 	pair         = regexp.MustCompile(`(\w+)=("(?:[^"\\]|\\.)*")`)
 )
 

@@ -1,8 +1,8 @@
 //go:build linux
 
 // Command bench measures what docs/performance.md reports: the cost of a stream event, the error of every
-// latency against the server's own clock, what happens to a prober that is starved of processor time, and what
-// a thousand targets cost. It needs two processors; server and client run in processes of their own, one each.
+// latency against the server's own clock, what happens to a prober that is starved of processor time, what a
+// thousand targets cost, and what a hundred suffer from hostile ones beside them. It needs two processors; server and client run in processes of their own, one each.
 //
 //	go run ./bench -out ../docs/performance.md
 package main
@@ -32,7 +32,7 @@ func main() {
 }
 
 func roles() map[string]child.Role {
-	return map[string]child.Role{"mock": mock.Role, "prober": proberRole, "bare": bareRole, "neighbour": neighbourRole}
+	return map[string]child.Role{"mock": mock.Role, "prober": proberRole, "bare": bareRole, "neighbour": neighbourRole, "hostile": hostileRole}
 }
 
 // options are the command line.
@@ -42,6 +42,8 @@ type options struct {
 	cases   string        // of throttle: those whose name contains it
 	minute  time.Duration // how long the daemon is watched with many targets
 	targets []int
+	hostile time.Duration // how long the daemon is watched beside hostile targets
+	kinds   string        // of hostile: those whose name contains it
 }
 
 // section is one part of the report.
@@ -57,18 +59,21 @@ func sections() []section {
 		{"accuracy", accuracy},
 		{"throttle", throttle},
 		{"scale", scale},
+		{"hostile", hostileTargets},
 		{"micro", micro},
 	}
 }
 
 func run() error {
 	o := options{targets: []int{100, 1000}}
-	only := flag.String("only", "", "comma-separated parts to run: cost, accuracy, throttle, scale, micro (default all)")
+	only := flag.String("only", "", "comma-separated parts to run: cost, accuracy, throttle, scale, hostile, micro (default all)")
 	out := flag.String("out", "", "report to put the figures into, between its markers")
 	flag.StringVar(&o.root, "root", "..", "directory of the llm_prober module")
-	flag.IntVar(&o.runs, "runs", 5, "runs of everything but scale; their medians are reported")
+	flag.IntVar(&o.runs, "runs", 5, "runs of everything but scale and hostile; their medians are reported")
 	flag.StringVar(&o.cases, "throttle.case", "", "run only the cases of throttle whose name contains this")
 	flag.DurationVar(&o.minute, "scale.duration", time.Minute, "how long the daemon is watched with many targets")
+	flag.DurationVar(&o.hostile, "hostile.duration", 5*time.Minute, "how long the daemon is watched beside hostile targets, and without them")
+	flag.StringVar(&o.kinds, "hostile.kind", "", "run only the hostile targets whose name contains this")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))

@@ -33,21 +33,11 @@ const (
 
 // scale runs the daemon with many targets.
 func scale(o options) (string, error) {
-	dir, err := os.MkdirTemp("", "llm_prober-bench")
+	dir, binary, page, err := prepareDaemon(o)
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "llm_prober")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/llm_prober")
-	build.Dir = o.root
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the daemon: %w\n%s", err, out)
-	}
-	page, err := metricsPage(dir)
-	if err != nil {
-		return "", err
-	}
 	var t figures.Table
 	t.Header("targets", "probes/s", "failed", "CPU, s per minute", "RSS / peak, MB", "start delay p99, ms", "`reader_late`", "relay failures",
 		"scrape as text", "scrape as protobuf")
@@ -59,6 +49,25 @@ func scale(o options) (string, error) {
 		t.Row(cells...)
 	}
 	return t.String(), nil
+}
+
+// prepareDaemon builds the daemon in a folder of its own, which is the caller's, beside the page of [metricsPage].
+func prepareDaemon(o options) (dir, binary, page string, err error) {
+	if dir, err = os.MkdirTemp("", "llm_prober-bench"); err != nil {
+		return "", "", "", err
+	}
+	binary = filepath.Join(dir, "llm_prober")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/llm_prober")
+	build.Dir = o.root
+	if out, failed := build.CombinedOutput(); failed != nil {
+		err = fmt.Errorf("building the daemon: %w\n%s", failed, out)
+	} else {
+		page, err = metricsPage(dir)
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+	}
+	return dir, binary, page, err
 }
 
 // metricsPage writes the page of a real vLLM that the mock serves at /metrics.
@@ -76,76 +85,89 @@ func metricsPage(dir string) (string, error) {
 }
 
 // scaleRun watches one daemon.
-func scaleRun(dir, binary, page string, targets int, watch time.Duration) ([]string, error) {
+func scaleRun(dir, binary, page string, targets int, duration time.Duration) ([]string, error) {
 	server, err := child.Start("mock", child.ServerCPU, mock.Config{Prompt: promptTokens, First: paceFirst, Every: paceEvery, Page: page})
 	if err != nil {
 		return nil, err
 	}
 	defer server.Kill()
-	config := filepath.Join(dir, "config.yml")
-	if err := os.WriteFile(config, scaleConfig(server.Said, targets), 0o644); err != nil {
+	w, err := watch(dir, binary, scaleConfig(server.Said, targets), duration)
+	if err != nil {
 		return nil, err
+	}
+	last := w.text[0]
+	probes := last.sum("llm_probe_requests_total") - w.first.sum("llm_probe_requests_total")
+	return []string{
+		fmt.Sprint(targets),
+		fmt.Sprintf("%.1f", probes/duration.Seconds()),
+		fmt.Sprintf("%.0f", last.sum("llm_probe_request_failures_total")+last.sum("llm_probe_missed_total")),
+		fmt.Sprintf("%.1f", (w.after.cpu-w.before.cpu).Seconds()*60/duration.Seconds()),
+		fmt.Sprintf("%.0f / %.0f", w.after.rss, w.end.peak),
+		fmt.Sprintf("%.2f", 1000*last.quantile("llm_probe_start_delay_seconds", 0.99)),
+		fmt.Sprintf("%.1f %%", 100*last.sum(`llm_probe_suspect_total{reason="reader_late"`)/last.sum("llm_probe_requests_total")),
+		fmt.Sprintf("%.0f", last.sum("llm_server_scrape_failures_total")),
+		describe(w.text), describe(w.protobuf),
+	}, nil
+}
+
+// watched is what was seen of a daemon.
+type watched struct {
+	before, after  process // of the time that was watched
+	end            process // after the scrapes
+	first          scraped // as text, before
+	text, protobuf []scraped
+	stopped        time.Duration // from SIGTERM to the end
+}
+
+// watch runs a daemon for a while, from when each target has been probed once.
+func watch(dir, binary string, yaml []byte, duration time.Duration) (w watched, err error) {
+	config := filepath.Join(dir, "config.yml")
+	if err := os.WriteFile(config, yaml, 0o644); err != nil {
+		return w, err
 	}
 	address, err := freeAddress()
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	d := exec.Command(binary, "--config.file="+config, "--web.listen-address="+address, "--log.level=error")
 	d.Stderr = os.Stderr
 	if err := child.StartOn(d, child.ClientCPU); err != nil {
-		return nil, err
+		return w, err
 	}
 	defer func() {
+		began := time.Now()
 		_ = d.Process.Signal(syscall.SIGTERM)
 		_ = d.Wait()
+		w.stopped = time.Since(began)
 	}()
 	url := "http://" + address + "/metrics"
-	// Each target has probed once by then: the first probes ask the server how it counts tokens.
+	// The first probes ask the server how it counts tokens.
 	time.Sleep(scaleInterval + 5*time.Second)
-	before, err := readProcess(d.Process.Pid)
-	if err != nil {
-		return nil, err
+	if w.before, err = readProcess(d.Process.Pid); err != nil {
+		return w, err
 	}
-	first, err := scrape(url, acceptText)
-	if err != nil {
-		return nil, err
+	if w.first, err = scrape(url, acceptText); err != nil {
+		return w, err
 	}
-	time.Sleep(watch)
-	after, err := readProcess(d.Process.Pid)
-	if err != nil {
-		return nil, err
+	time.Sleep(duration)
+	if w.after, err = readProcess(d.Process.Pid); err != nil {
+		return w, err
 	}
-	text, protobuf := []scraped{}, []scraped{}
 	for range scaleScrapes {
 		for _, s := range []struct {
 			accept string
 			to     *[]scraped
-		}{{acceptText, &text}, {acceptProtobuf, &protobuf}} {
+		}{{acceptText, &w.text}, {acceptProtobuf, &w.protobuf}} {
 			one, err := scrape(url, s.accept)
 			if err != nil {
-				return nil, err
+				return w, err
 			}
 			*s.to = append(*s.to, one)
 			time.Sleep(time.Second)
 		}
 	}
-	end, err := readProcess(d.Process.Pid)
-	if err != nil {
-		return nil, err
-	}
-	last := text[0]
-	probes := last.sum("llm_probe_requests_total") - first.sum("llm_probe_requests_total")
-	return []string{
-		fmt.Sprint(targets),
-		fmt.Sprintf("%.1f", probes/watch.Seconds()),
-		fmt.Sprintf("%.0f", last.sum("llm_probe_request_failures_total")+last.sum("llm_probe_missed_total")),
-		fmt.Sprintf("%.1f", (after.cpu-before.cpu).Seconds()*60/watch.Seconds()),
-		fmt.Sprintf("%.0f / %.0f", after.rss, end.peak),
-		fmt.Sprintf("%.2f", 1000*last.quantile("llm_probe_start_delay_seconds", 0.99)),
-		fmt.Sprintf("%.1f %%", 100*last.sum(`llm_probe_suspect_total{reason="reader_late"`)/last.sum("llm_probe_requests_total")),
-		fmt.Sprintf("%.0f", last.sum("llm_server_scrape_failures_total")),
-		describe(text), describe(protobuf),
-	}, nil
+	w.end, err = readProcess(d.Process.Pid)
+	return w, err
 }
 
 // scaleConfig is a configuration with many targets, all of them one server under different paths.
@@ -276,10 +298,15 @@ func (s scraped) sum(name string) (sum float64) {
 	return sum
 }
 
-// quantile is that of all histograms of a name together, interpolated as histogram_quantile does.
+// quantile is that of all histograms of a name together, interpolated as histogram_quantile does; behind a brace,
+// of those that have a label.
 func (s scraped) quantile(name string, q float64) float64 {
+	name, label, _ := strings.Cut(name, "{")
 	counts := map[float64]float64{}
 	s.each(name+"_bucket", func(line string, value float64) {
+		if !strings.Contains(line, label) {
+			return
+		}
 		_, le, _ := strings.Cut(line, `le="`)
 		le, _, _ = strings.Cut(le, `"`)
 		if bound, err := strconv.ParseFloat(le, 64); err == nil {

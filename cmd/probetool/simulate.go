@@ -80,7 +80,11 @@ func simulated(ctx context.Context, e *config.Experiment, m *modelFlags, out res
 		tell(stderr, "%v", err)
 		return exitUsage
 	}
-	simulator, err := sweep.NewSimulator(plan, m.virtual())
+	server := m.virtual()
+	simulator, err := sweep.NewSimulator(plan, server)
+	if err == nil {
+		err = server.Refuses(plan.Levels)
+	}
 	if err != nil {
 		tell(stderr, "%v", err)
 		return exitUsage

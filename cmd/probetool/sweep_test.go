@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"html"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -363,6 +364,61 @@ func TestSimulateFit(t *testing.T) {
 	}
 	if code, _, stderr := outcome(t.Context(), "simulate", "fit", "few"); code != exitFailed || !strings.HasPrefix(stderr, "probetool: fitting a model to few: ") {
 		t.Errorf("too few steps: %d, %s", code, stderr)
+	}
+}
+
+// What a report cannot use of a run it leaves out, and says so wherever the figures are.
+func TestReportLeavesOut(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if code, _, stderr := outcome(t.Context(), "simulate", "concurrency", "--levels=1,2", "--requests=200", "--warmup=0", "-q", "--dir=run"); code != exitOK {
+		t.Fatalf("simulate: %d, %s", code, stderr)
+	}
+	path := filepath.Join("run", sweep.RequestsFile)
+	lines := strings.SplitAfter(read(t, path), "\n")
+	for n := range 12 {
+		lines[10*n+2] = "<broken>\n"
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := outcome(t.Context(), "sweep", "report", "run")
+	const words = "12 lines of the results cannot be used and are left out (requests.jsonl, line 3: invalid character '<' looking for beginning of value)"
+	if code != exitOK || !strings.Contains(stdout, "c=1  188 ") || !strings.Contains(strings.Join(strings.Fields(stdout), " "), "! "+words) {
+		t.Errorf("%d\n%s", code, stdout)
+	}
+	for _, want := range []string{"probetool: left out: run/requests.jsonl, line 3: invalid character", "probetool: left out: 2 more lines of run\n"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, stderr)
+		}
+	}
+	var summary sweep.Summary
+	if err := json.Unmarshal([]byte(read(t, "run/summary.json")), &summary); err != nil || summary.Left == nil || summary.Left.Count != 12 {
+		t.Errorf("summary: %v, %+v", err, summary.Left)
+	}
+	if page := html.UnescapeString(read(t, "run/report.html")); !strings.Contains(page, words) {
+		t.Errorf("the report lacks %q", words)
+	}
+	if code, stdout, stderr := outcome(t.Context(), "sweep", "compare", "run", "run", "--dir=compared"); code != exitOK || !strings.Contains(strings.Join(strings.Fields(stdout), " "), words) {
+		t.Errorf("compare: %d\n%s\n%s", code, stdout, stderr)
+	}
+}
+
+// A request that the server could never run is refused before anything is made.
+func TestSimulateRefusesWhatDoesNotFit(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, args := range []string{
+		"simulate concurrency --levels=1 --prompt-tokens=2000 --output-tokens=100 --kv-tokens=2048",
+		"simulate prompt-length --levels=128,2000 --output-tokens=100 --kv-tokens=2048",
+		"simulate search --slo=ttft_p95=1s --prompt-tokens=2000 --output-tokens=100 --kv-tokens=2048",
+	} {
+		code, stdout, stderr := outcome(t.Context(), strings.Fields(args)...)
+		want := "2000+100: a request of 2000 prompt and 100 output tokens needs 2100 tokens of KV cache, which has 2048\n"
+		if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, "probetool: level c=") || !strings.HasSuffix(stderr, want) {
+			t.Errorf("%s: %d, %q, %q; want %q", args, code, stdout, stderr, want)
+		}
+	}
+	if made, err := os.ReadDir("."); err != nil || len(made) > 0 {
+		t.Errorf("%v was made (%v)", made, err)
 	}
 }
 

@@ -249,6 +249,10 @@ func (f *Fit) limits(run *Run, traces []*trace, budget int) {
 			cache.Value, cache.Note = min(cache.Value, math.Round(room)), ""
 		}
 	}
+	for _, t := range traces { // each of these requests ran
+		l := run.Plan.Levels[t.level]
+		cache.Value = max(cache.Value, float64(l.PromptTokens+l.OutputTokens+15)) // whole blocks
+	}
 	f.Model.RunningCap, f.Model.KVTokens = int(running.Value), int(cache.Value)
 	f.Parameters = append(f.Parameters, running, cache)
 }

@@ -45,15 +45,11 @@ func (l *LeftOut) None() bool { return l == nil || l.Count == 0 }
 
 // String tells how much was left out, and the first of it.
 func (l *LeftOut) String() string {
-	return fmt.Sprintf("%s of the results cannot be used and left out (%s)", be(l.Count, "line"), l.Lines[0])
-}
-
-// be is a count of things that are: "1 line is", "2 lines are".
-func be(n int, thing string) string {
-	if n == 1 {
-		return count(n, thing) + " is"
+	is := "is"
+	if l.Count > 1 {
+		is = "are"
 	}
-	return count(n, thing) + " are"
+	return fmt.Sprintf("%s of the results cannot be used and %s left out (%s)", count(l.Count, "line"), is, l.Lines[0])
 }
 
 // maxLine bounds a line, in bytes. A request of a million tokens has 10 MB.

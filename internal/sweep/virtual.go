@@ -90,7 +90,7 @@ func (s *Simulator) Level(ctx context.Context, l Level) (went LevelRun, more boo
 	s.run.Levels = append(s.run.Levels, LevelRun{})
 	s.watcher.LevelBegan(index, s.run)
 	lv := &virtualLevel{Simulator: s, Level: l, index: index, origin: s.now}
-	if why := lv.impossible(); why != "" {
+	if why := s.virtual.impossible(l); why != "" {
 		went = LevelRun{Start: s.now, End: s.now, Cut: cutUnfit}
 		s.watcher.Noted(fmt.Sprintf("level %s: %s: %s", l, cutUnfit, why))
 	} else {
@@ -101,8 +101,22 @@ func (s *Simulator) Level(ctx context.Context, l Level) (went LevelRun, more boo
 	return went, ctx.Err() == nil
 }
 
-// impossible says why the level cannot be run; empty: it can.
-func (l Level) impossible() string {
+// Refuses fails if the server would refuse the requests of one of some levels, as vLLM does of those that are longer
+// than its KV cache.
+func (v *Virtual) Refuses(levels []Level) error {
+	for _, l := range levels {
+		if err := v.Model.Fits(l.PromptTokens, l.OutputTokens); err != nil {
+			return fmt.Errorf("level %s: %w", l, err)
+		}
+	}
+	return nil
+}
+
+// impossible says why a level cannot be run; empty: it can.
+func (v *Virtual) impossible(l Level) string {
+	if err := v.Model.Fits(l.PromptTokens, l.OutputTokens); err != nil {
+		return err.Error()
+	}
 	switch {
 	case !l.Closed() && !(l.Rate > 0):
 		return "it has neither a concurrency nor a rate"

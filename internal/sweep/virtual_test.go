@@ -239,6 +239,7 @@ func TestSimulateRefuses(t *testing.T) {
 		{Concurrency: 1, PromptTokens: 1, OutputTokens: 1},
 		{PromptTokens: 1, OutputTokens: 1, Requests: 1},
 		{Rate: 1, PromptTokens: 1, Requests: 1},
+		{Concurrency: 1, PromptTokens: 1600, OutputTokens: 1, Requests: 1},
 	}}, Virtual{Model: twoSlots()}, notes)
 	if err != nil {
 		t.Fatal(err)
@@ -247,6 +248,7 @@ func TestSimulateRefuses(t *testing.T) {
 		"level c=1, 1+1: not run: it would never end, for it bounds neither requests nor time",
 		"level 0/s, 1+1: not run: it has neither a concurrency nor a rate",
 		"level 1/s, 1+0: not run: prompt and answer must have at least one token",
+		"level c=1, 1600+1: not run: a request of 1600 prompt and 1 output tokens needs 1601 tokens of KV cache, which has 1600",
 	}
 	if diff := cmp.Diff(want, notes.texts); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)

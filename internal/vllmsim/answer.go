@@ -154,7 +154,7 @@ func (a *answer) submit(ctx context.Context, p *process) (err error) {
 		PromptTokens: len(a.prompt),
 		OutputTokens: a.plan.outputTokens,
 		CachedTokens: a.plan.cached,
-		MaxTokens:    a.req.maxTokens,
+		MaxTokens:    min(a.req.maxTokens, a.cfg.MaxModelLen-len(a.prompt)), // where the answer is cut
 		FinishReason: a.plan.finish,
 	})
 	return err

@@ -38,7 +38,7 @@ func NewEngine(m Model) *Engine {
 	return e
 }
 
-// Submit queues a request. Cancelling ctx aborts it.
+// Submit queues a request. Cancelling ctx aborts it. It fails if the KV cache could never hold the request.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	r, err := r.withDefaults()
 	if err != nil {
@@ -50,7 +50,9 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if e.dead != nil {
 		return nil, e.dead
 	}
-	e.rules.submit(t, time.Now())
+	if err := e.rules.submit(t, time.Now()); err != nil {
+		return nil, err
+	}
 	e.poke()
 	return t.stream, nil
 }

@@ -101,6 +101,15 @@ func (m Model) Validate() error {
 	return errors.Join(problems...)
 }
 
+// Fits refuses a request that the KV cache could not hold even if it ran alone. vLLM never starts one: it refuses to
+// begin with a longest context that does not fit into the cache, and to take a request above that context.
+func (m Model) Fits(promptTokens, outputTokens int) error {
+	if need := promptTokens + outputTokens; (need+blockSize-1)/blockSize > m.KVTokens/blockSize {
+		return fmt.Errorf("a request of %d prompt and %d output tokens needs %d tokens of KV cache, which has %d", promptTokens, outputTokens, need, m.KVTokens)
+	}
+	return nil
+}
+
 // String tells the model in one line.
 func (m Model) String() string {
 	parts := []string{fmt.Sprintf("at most %d running, %d tokens a step, KV cache of %d tokens; a step takes %v", m.RunningCap, m.TokenBudget, m.KVTokens, m.Base)}

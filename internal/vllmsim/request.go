@@ -14,6 +14,9 @@ import (
 // maxBody is the largest request that is read; vLLM has no limit of its own.
 const maxBody = 64 << 20
 
+// maxInteger bounds the numbers of a request; vLLM's are Python's and have no bound.
+const maxInteger = 1 << 53
+
 // message is one turn of a conversation.
 type message struct {
 	Role    string  `json:"role"`
@@ -128,6 +131,9 @@ func (b *body) integer(name string, fallback int) int {
 		b.fail(name, "int_parsing", "Input should be a valid integer, unable to parse string as an integer")
 	case v != math.Trunc(v):
 		b.fail(name, "int_from_float", "Input should be a valid integer, got a number with a fractional part")
+	case math.Abs(v) > maxInteger:
+		b.fail(name, "int_parsing_size", "Unable to parse input string as an integer, exceeded maximum size")
+		return fallback
 	}
 	return int(v)
 }
@@ -210,8 +216,8 @@ func (b *body) completion(limits []string) (completionRequest, *apiError) {
 // limit checks the lengths once the prompt is known, and fills in the length of the answer.
 func (r *completionRequest) limit(prompt, maxModelLen int) *apiError {
 	switch {
-	case r.maxTokens == 0:
-		return badRequest("max_tokens", "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)")
+	case r.maxTokensField != "" && r.maxTokens < 1:
+		return badRequest("max_tokens", "max_tokens must be at least 1, got %d. (parameter=max_tokens, value=%[1]d)", r.maxTokens)
 	case r.maxTokens > maxModelLen:
 		return badRequest(r.maxTokensField, "%s=%d cannot be greater than max_model_len=%d. Please request fewer output tokens. (parameter=%[1]s, value=%[2]d)", r.maxTokensField, r.maxTokens, maxModelLen)
 	case prompt >= maxModelLen:

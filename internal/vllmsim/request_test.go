@@ -265,6 +265,25 @@ func TestContextLimit(t *testing.T) {
 	})
 }
 
+// A server whose KV cache holds less than its longest context has a shorter one: vLLM would not begin with it.
+func TestContextIsNoLongerThanTheCache(t *testing.T) {
+	model := DefaultModel()
+	model.KVTokens = 100
+	inBubble(t, Config{Engine: model}, func(t *testing.T, s *Server) {
+		prompt := "[" + strings.Repeat("5,", 199) + "5]"
+		answer := post(s, "/v1/completions", "application/json", `{"prompt":`+prompt+`,"max_tokens":1}`)
+		want := `{"error":{"message":"This model's maximum context length is 96 tokens. However, your prompt contains 200 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=200)","type":"BadRequestError","param":"input_tokens","code":400}}`
+		body, _ := io.ReadAll(answer.Body)
+		if got := string(body); answer.StatusCode != 400 || got != want {
+			t.Errorf("%d %s", answer.StatusCode, got)
+		}
+		prompt = "[" + strings.Repeat("5,", 89) + "5]"
+		if got := ask(t, s, "/v1/completions", `{"prompt":`+prompt+`,"max_tokens":50}`); got.Usage.Completion != 6 {
+			t.Errorf("%d tokens, want the 6 that fit", got.Usage.Completion)
+		}
+	})
+}
+
 func TestPrefixCache(t *testing.T) {
 	for _, disabled := range []bool{false, true} {
 		t.Run(fmt.Sprint("disabled ", disabled), func(t *testing.T) {

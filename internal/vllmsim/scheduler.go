@@ -55,8 +55,11 @@ func newScheduler(m Model) scheduler {
 	return scheduler{model: m, slow: 1, stats: newStats()}
 }
 
-// submit takes a request that arrives at the API server, now or later.
-func (s *scheduler) submit(t *task, at time.Time) {
+// submit takes a request that arrives at the API server, now or later. It fails if the request can never run.
+func (s *scheduler) submit(t *task, at time.Time) error {
+	if err := s.model.Fits(t.PromptTokens, t.MaxTokens); err != nil {
+		return err
+	}
 	t.computed = t.CachedTokens
 	t.timings.Arrived = at
 	t.timings.Queued = at.Add(time.Duration(t.PromptTokens) * s.model.PerIntake)
@@ -65,6 +68,7 @@ func (s *scheduler) submit(t *task, at time.Time) {
 	})
 	s.incoming = slices.Insert(s.incoming, behind, t)
 	s.rouse()
+	return nil
 }
 
 // rouse lets an idle engine begin a step when the first request is known.
@@ -167,10 +171,9 @@ func (s *scheduler) receive(at time.Time) {
 	s.incoming = slices.Delete(s.incoming, 0, known)
 }
 
-// admits reports whether a waiting request may start. One that is larger than the cache runs alone.
+// admits reports whether a waiting request may start.
 func (s *scheduler) admits(t *task) bool {
-	fits := s.kvUsed+t.blocks() <= s.model.KVTokens/blockSize || len(s.running) == 0
-	return len(s.running) < s.model.RunningCap && fits
+	return len(s.running) < s.model.RunningCap && s.kvUsed+t.blocks() <= s.model.KVTokens/blockSize
 }
 
 func (s *scheduler) admit(t *task) {

@@ -264,9 +264,17 @@ func TestEndOfTheEngineEndsEveryStream(t *testing.T) {
 	}
 }
 
-func TestSubmitRefusesNothing(t *testing.T) {
+func TestSubmitRefuses(t *testing.T) {
 	onEngine(t, "", clockwork(), func(t *testing.T, e *Engine) {
-		for _, r := range []Request{{}, {PromptTokens: 1}, {OutputTokens: 1}} {
+		larger := clockwork().KVTokens + 1 // than the cache
+		for _, r := range []Request{
+			{},
+			{PromptTokens: 1},
+			{OutputTokens: 1},
+			{PromptTokens: larger - 1, OutputTokens: 1},
+			{PromptTokens: 1, OutputTokens: larger - 1},
+			{PromptTokens: 1, OutputTokens: 1, MaxTokens: larger - 1},
+		} {
 			if _, err := e.Submit(t.Context(), r); err == nil {
 				t.Errorf("%+v was accepted", r)
 			}

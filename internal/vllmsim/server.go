@@ -18,7 +18,7 @@ import (
 type Config struct {
 	Models      []string // --served-model-name; "tiny" if empty. The first is the one metrics name
 	Root        string   // path of the model as /v1/models tells it; "./" and the first name if empty
-	MaxModelLen int      // --max-model-len in tokens; 4096 if 0
+	MaxModelLen int      // --max-model-len in tokens; 4096 if 0, and at most what the KV cache holds
 	Version     string   // "0.32.0" if empty
 	Engine      Model    // [DefaultModel] if zero
 
@@ -47,6 +47,8 @@ func (c Config) withDefaults() Config {
 	c.MaxModelLen = cmp.Or(c.MaxModelLen, 4096)
 	c.Version = cmp.Or(c.Version, "0.32.0")
 	c.Engine = cmp.Or(c.Engine, DefaultModel())
+	// vLLM does not begin with a longest context that its KV cache cannot hold, and tells what it could.
+	c.MaxModelLen = min(c.MaxModelLen, c.Engine.KVTokens/blockSize*blockSize)
 	if c.StartTime.IsZero() {
 		c.StartTime = time.Now()
 	}

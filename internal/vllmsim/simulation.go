@@ -51,7 +51,8 @@ func NewSimulation(m Model) (*Simulation, error) {
 	return s, nil
 }
 
-// Submit lets a request arrive at the server, now or later. The id comes back with its tokens.
+// Submit lets a request arrive at the server, now or later. The id comes back with its tokens. It fails if the KV cache
+// could never hold the request.
 func (s *Simulation) Submit(at time.Duration, id int, r Request) error {
 	if at < s.now {
 		return fmt.Errorf("request %d would arrive at %v, which has passed: it is %v", id, at, s.now)
@@ -60,8 +61,7 @@ func (s *Simulation) Submit(at time.Duration, id int, r Request) error {
 	if err != nil {
 		return err
 	}
-	s.rules.submit(&task{Request: r, id: id}, time.Time{}.Add(at))
-	return nil
+	return s.rules.submit(&task{Request: r, id: id}, time.Time{}.Add(at))
 }
 
 // Abort ends a request before its time, as a client does that goes away. Its id is not used again.

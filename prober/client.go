@@ -134,7 +134,7 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 		x = &exchange{slot: dialSlot{work: work}} // who is left behind still writes to the other
 		return x, nil, classify(work, phaseCredentials, err)
 	}
-	if phase(x.phase.Load()) < phaseRequest && x.slot.over(time.Now()) {
+	if phase(x.phase.Load()) < phaseRequest && !x.slot.deadline.IsZero() && !time.Now().Before(x.slot.deadline) {
 		<-work.Done() // a dial that ends at the deadline may be ahead of it
 	}
 	err = c.explain(x, err)

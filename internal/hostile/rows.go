@@ -87,7 +87,7 @@ func Servers() []Server {
 func connections() []Server {
 	return []Server{
 		{Name: "closed on accept", Connect: raw(cut), Probes: unread, Scrapes: lost},
-		{Name: "reset on accept", Connect: raw(reset), Probes: unread, Scrapes: lost},
+		{Name: "reset on accept", Connect: raw(reset), Probes: append(unread[:3:3], "connect"), Scrapes: lost},
 		{Name: "accepted and never read", Connect: raw(deaf), Probes: slow, Scrapes: slow},
 		{Name: "request read, no answer", Chat: raw(hold), Models: raw(hold), Tokenize: raw(hold), Metrics: raw(hold), Health: raw(hold), Version: raw(hold), Probes: slow, Scrapes: slow},
 		{Name: "closed after the request", Chat: raw(cut), Metrics: raw(cut), Probes: unread, Scrapes: lost},
@@ -124,7 +124,7 @@ func heads() []Server {
 		{Name: "a chunk extension without an end", Chat: raw(text(head+"Transfer-Encoding: chunked\r\n\r\n5;a="), endless("b")), Metrics: raw(text(pageHead+"Transfer-Encoding: chunked\r\n\r\n5;a="), endless("b")), Probes: refused, Scrapes: []string{"parse", "too_large", "connect"}},
 		{Name: "one byte a chunk, each with an extension", Chat: raw(text(head+"Transfer-Encoding: chunked\r\n\r\n"), endless("1;"+strings.Repeat("x", 200)+"\r\n:\r\n")), Probes: append(bounded[:2:2], "malformed", "stalled"), Scrapes: ok},
 		{Name: "an encoding that was not asked for", Chat: raw(text(head+"Content-Encoding: br\r\n\r\n\x8b\x02\x80ab\x03"), cut), Metrics: raw(text(pageHead+"Content-Encoding: br\r\n\r\n\x8b\x02\x80ab\x03"), cut), Probes: []string{"malformed", "truncated", "content_type"}, Scrapes: page},
-		{Name: "a second answer behind the first", Chat: append(Answer(16)[:4:4], text("0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), hold), Metrics: raw(text(pageHead+"Content-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nvllm:a 1\n"), hold), Probes: ok, Scrapes: []string{OK, "parse"}},
+		{Name: "a second answer behind the first", Chat: append(Answer(16)[:4:4], text("0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), hold), Metrics: raw(text(pageHead+"Content-Length: 0\r\n\r\nHTTP/1.1 200 {KEY}\r\n{KEY:url}: {KEY:json}\r\n\r\nvllm:a 1\n"), hold), Probes: ok, Scrapes: []string{OK, "parse"}},
 		{Name: "trailers of 4 MB", Chat: append(Answer(16)[:4:4], text("0\r\nX-Trailer: "), again(4<<20, "a"), text("\r\n\r\n"), hold), Probes: append(refused, OK), Scrapes: ok},
 		{Name: "redirected in a circle", Chat: raw(text("HTTP/1.1 307 Temporary Redirect\r\nLocation: /v1/chat/completions\r\nConnection: close\r\n\r\n")), Metrics: raw(text("HTTP/1.1 302 Found\r\nLocation: /metrics\r\nConnection: close\r\n\r\n")), Health: raw(text("HTTP/1.1 302 Found\r\nLocation: /health\r\nConnection: close\r\n\r\n")), Probes: []string{"http_status"}, Scrapes: []string{"http_status"}},
 		{Name: "an error's body without an end", Chat: raw(text("HTTP/1.1 500 Internal Server Error\r\n\r\n"), endless("no ")), Metrics: raw(text("HTTP/1.1 500 Internal Server Error\r\n\r\n"), endless("no ")), Probes: []string{"http_status"}, Scrapes: []string{"http_status"}},

@@ -248,22 +248,26 @@ func (a *answer) judgeShape() {
 		{short, SuspectShortOutput},
 		{res.OutputTokens > a.want.OutputTokens, SuspectLongOutput},
 		{res.CachedTokens > 0, SuspectCachedPrompt},
-		{coalesced(res.Gaps) && !res.Suspect.Has(SuspectReaderLate), SuspectCoalesced},
+		{res.coalesced(), SuspectCoalesced},
 		{!a.varied && a.repeated >= minDegenerate, SuspectDegenerate},
 	} {
 		if doubt.holds {
 			res.Suspect |= doubt.reason
 		}
 	}
+	if res.doubtful() {
+		res.Suspect |= SuspectReaderLate
+	}
 }
 
-// coalesced tells a stream that a proxy sends on in pieces of its own.
-func coalesced(gaps []time.Duration) bool {
+// coalesced tells a stream that a proxy sends on in pieces of its own. Gaps whose error allows them to be longer do
+// not count: tokens that were read late come in pieces too.
+func (r *Result) coalesced() bool {
 	fast := 0
-	for _, gap := range gaps {
-		if gap < coalescedGap {
+	for i := range r.Gaps {
+		if r.Gap(i).Most < coalescedGap {
 			fast++
 		}
 	}
-	return len(gaps) >= minCoalescedGaps && 2*fast > len(gaps)
+	return len(r.Gaps) >= minCoalescedGaps && 2*fast > len(r.Gaps)
 }

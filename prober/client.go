@@ -25,7 +25,7 @@ type client struct {
 	target    *Target
 	transport http.RoundTripper
 	userAgent string
-	trails    trails // of the server's streams
+	tails     tails // of the server's streams
 }
 
 func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {

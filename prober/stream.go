@@ -50,7 +50,7 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 	conn := x.slot.conn.Load()
 	s := &streaming{
 		res: res, obs: obs, conn: conn, sse: newSSEReader(askingBody{conn, resp.Body}), answer: newAnswer(res, x.secrets.scrub),
-		trails: &c.trails, stall: stall, stop: cancel, secrets: &x.secrets,
+		stamper: newStamper(conn, &c.tails, resp.TLS != nil), stall: stall, stop: cancel, secrets: &x.secrets,
 	}
 	if resp.StatusCode != http.StatusOK {
 		return x.secrets.scrubError(statusFailure(resp.StatusCode, res.Model, s.errorBody(resp.Body)))
@@ -72,7 +72,7 @@ type streaming struct {
 	conn    *stampedConn
 	sse     *sseReader
 	answer  *answer
-	trails  *trails
+	stamper *stamper
 	stall   time.Duration
 	stop    context.CancelCauseFunc
 	secrets *secrets
@@ -82,7 +82,6 @@ type streaming struct {
 // read reads the stream until [DONE], its end, or the point where the answer is cut.
 func (s *streaming) read(ctx context.Context) error {
 	res := s.res
-	late := newLateness(s.conn, s.trails)
 	timer := time.AfterFunc(s.stall, func() { s.stop(errStalled) })
 	timer.Stop() // the first token may take as long as the whole probe
 	defer timer.Stop()
@@ -99,23 +98,19 @@ func (s *streaming) read(ctx context.Context) error {
 		if token, err = s.answer.take(e); err != nil {
 			break
 		}
-		late.event(token, s.sse.unfinished())
+		early := s.stamper.event(token, s.sse.unfinished())
 		if token {
 			timer.Reset(s.stall)
 			s.answer.arrived(s.conn.arrival.at)
-			s.obs.Token(res.Probe, res.LastToken)
+			s.obs.Token(res.Probe, res.LastToken, early)
 			cut = s.answer.tooLong()
 		}
 		if s.answer.terminal {
 			timer.Reset(min(s.stall, trailTimeout))
 		}
 	}
-	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, late.delay
-	late.learn()
-	if late.verdict() {
-		res.Suspect |= SuspectReaderLate
-		res.LateTokens, res.SentLate = late.blame()
-	}
+	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, s.stamper.delay
+	res.Early, res.SentLate = s.stamper.end(), s.conn.heldBack()
 	return s.answer.finish(cut, s.explain(ctx, err))
 }
 

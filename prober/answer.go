@@ -8,10 +8,6 @@ import (
 )
 
 const (
-	// coalescedGap is a gap that no engine has between two steps; a proxy that buffers has little else.
-	coalescedGap = 100 * time.Microsecond
-	// minCoalescedGaps is how many gaps it takes to tell a proxy that buffers from chance.
-	minCoalescedGaps = 8
 	// longOutputFactor is how many times the asked length an answer may have before it is cut.
 	longOutputFactor = 2
 	// maxFinish is how many characters of a finish_reason are kept; the longest known is "content_filter".
@@ -260,14 +256,11 @@ func (a *answer) judgeShape() {
 	}
 }
 
-// coalesced tells a stream that a proxy sends on in pieces of its own. Gaps whose error allows them to be longer do
-// not count: tokens that were read late come in pieces too.
+// coalesced tells a stream that a proxy sends on in pieces of its own.
 func (r *Result) coalesced() bool {
-	fast := 0
+	var b Bursts
 	for i := range r.Gaps {
-		if r.Gap(i).Most < coalescedGap {
-			fast++
-		}
+		b.Add(r.Gap(i).Most)
 	}
-	return len(r.Gaps) >= minCoalescedGaps && 2*fast > len(r.Gaps)
+	return b.Coalesced()
 }

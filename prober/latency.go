@@ -96,14 +96,44 @@ func (r *Result) TPOT() (l Latency, known bool) {
 	return latency(r.LastToken.Sub(r.FirstToken), r.early(0), 0, r.early(len(r.Gaps))).per(after), true
 }
 
-// Duration is the time from the first byte of the request to the last token event. It is unknown for a probe that
-// failed or was cut.
-func (r *Result) Duration() (l Latency, known bool) {
-	if !r.OK() || r.Suspect.Has(SuspectLongOutput) {
+// ToLastToken is the time from the first byte of the request to the last token event of a probe that succeeded, also
+// where the answer was cut there.
+func (r *Result) ToLastToken() (l Latency, known bool) {
+	if !r.OK() {
 		return l, false
 	}
 	return r.fromSent(r.LastToken, len(r.Gaps)), true
 }
+
+// Duration is the time from the first byte of the request to the last token event. It is unknown for a probe that
+// failed or was cut.
+func (r *Result) Duration() (l Latency, known bool) {
+	if r.Suspect.Has(SuspectLongOutput) {
+		return l, false
+	}
+	return r.ToLastToken()
+}
+
+// Bursts tells from the gaps of a stream so far whether a proxy buffers it. The zero value has seen none.
+type Bursts struct{ gaps, tiny int }
+
+const (
+	// tinyGap is a gap that no engine has between two steps; a proxy that buffers has little else.
+	tinyGap = 100 * time.Microsecond
+	// minGaps is how many gaps it takes to tell a proxy that buffers from chance.
+	minGaps = 8
+)
+
+// Add takes in what a gap is at most. Tokens that were read late come in bursts too, but may have come apart.
+func (b *Bursts) Add(most time.Duration) {
+	b.gaps++
+	if most < tinyGap {
+		b.tiny++
+	}
+}
+
+// Coalesced reports whether the stream comes in bursts: at least 8 gaps, more than half of them under 0.1 ms.
+func (b *Bursts) Coalesced() bool { return b.gaps >= minGaps && 2*b.tiny > b.gaps }
 
 // doubtful reports whether any latency of the result is not sound.
 func (r *Result) doubtful() bool {

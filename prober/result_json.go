@@ -63,7 +63,7 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 		Connect:    secondsIf(r.ConnectTime()),
 		Headers:    r.sinceSent(r.Headers), FirstToken: r.sinceSent(r.FirstToken), LastToken: r.sinceSent(r.LastToken), Ended: r.sinceSent(r.Ended),
 		TTFT: secondsIfSound(r.TTFT()), TTFA: secondsIfSound(r.TTFA()), TPOT: secondsIfSound(r.TPOT()), Duration: secondsIfSound(r.Duration()),
-		SentLate: r.SentLate.Seconds(),
+		SentLate:     r.SentLate.Seconds(),
 		ReadDelay:    secondsIf(r.ReadDelay, r.KernelStamps),
 		PromptTokens: countIf(r.PromptTokens), CachedTokens: countIf(r.CachedTokens),
 		OutputTokens: r.OutputTokens, TokenSource: r.TokenSource, FinishReason: r.FinishReason,

@@ -22,10 +22,11 @@ type inFlight struct {
 // flight is a probe on its way.
 type flight struct {
 	probe    *prober.Probe
-	counted  time.Time // TTFT and duration count from here: the start, then the moment the request was sent
-	last     time.Time // the last token event; the start if none came
-	events   int       // token events so far
-	tiny     int       // gaps so far that only a buffer makes
+	counted  time.Time     // TTFT and duration count from here: the start, then the moment the request was sent
+	last     time.Time     // the last token event; the start if none came
+	early    time.Duration // how much earlier than last it may have come
+	events   int           // token events so far
+	bursts   prober.Bursts
 	verdicts []*verdict
 
 	// timer judges the verdict that is next at its deadline plus grace; armed is that deadline.
@@ -105,12 +106,12 @@ func (l *inFlight) sent(p *prober.Probe, at time.Time) {
 	}
 }
 
-func (l *inFlight) token(p *prober.Probe, at time.Time) {
+func (l *inFlight) token(p *prober.Probe, at time.Time, early time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f := l.flights[p]; f != nil {
-		f.expire(at)
-		f.token(at)
+		f.expire(at.Add(-early))
+		f.token(at, early)
 		l.arm(f)
 	}
 }
@@ -202,34 +203,20 @@ func (f *flight) expire(moment time.Time) {
 	})
 }
 
-// token takes in a token event.
-func (f *flight) token(at time.Time) {
+// token takes in a token event that came at the given time, or earlier by up to early.
+func (f *flight) token(at time.Time, early time.Duration) {
 	if f.events > 0 {
 		gap := at.Sub(f.last)
-		if gap < tinyGap {
-			f.tiny++
-		}
+		f.bursts.Add(gap + f.early)
 		for _, v := range f.verdicts {
-			if gap > v.Threshold {
+			if gap-early > v.Threshold {
 				v.over++
 			}
 		}
 	}
 	f.events++
-	f.last = at
+	f.last, f.early = at, early
 }
 
 // gapIsOpen tells whether, by the plan, another token event follows the last one.
 func (f *flight) gapIsOpen() bool { return f.events > 0 && f.events < f.probe.Workload.OutputTokens }
-
-// What makes a stream look coalesced (docs/definitions.md): at least 8 gaps, over half of them under 0.1 ms.
-const (
-	tinyGap          = 100 * time.Microsecond
-	coalescedMinGaps = 8
-)
-
-// coalesced tells whether a proxy seems to buffer the stream so far; then no gap is judged before the end.
-func (f *flight) coalesced() bool {
-	gaps := f.events - 1
-	return gaps >= coalescedMinGaps && 2*f.tiny > gaps
-}

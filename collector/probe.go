@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"iter"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,7 +28,8 @@ type probeMetrics struct {
 	certExpiry          *prometheus.GaugeVec // absent until there was a certificate
 	info                *workloadInfo
 
-	ttft, itl, tpot, duration, ttfa prometheus.Histogram
+	withheld                        *prometheus.CounterVec
+	ttft, itl, tpot, duration, ttfa latencyHistogram
 	connect, startDelay, readDelay  prometheus.Histogram
 	serverQueue, serverPrefill      prometheus.Histogram
 
@@ -51,12 +53,6 @@ func newProbeMetrics(set *metricSet, cfg WorkloadConfig) *probeMetrics {
 		certExpiry:          set.gauges("llm_probe_tls_certificate_expiry_timestamp_seconds", "When the first certificate of the server's verified chain expires."),
 		info:                newWorkloadInfo(set, cfg),
 
-		ttft:     set.histogram("llm_probe_time_to_first_token_seconds", "Time from the first byte of the request written to the first token event.", waitBounds()),
-		itl:      set.histogram("llm_probe_inter_token_latency_seconds", "Time between neighbouring token events, one sample a gap.", gapBounds()),
-		tpot:     set.histogram("llm_probe_time_per_output_token_seconds", "Time per output token after the first token event, one sample a probe.", gapBounds()),
-		duration: set.histogram("llm_probe_request_duration_seconds", "Time from the first byte of the request written to the last token event.", waitBounds()),
-		ttfa:     set.histogram("llm_probe_time_to_first_answer_seconds", "Time from the first byte of the request written to the first event that is not reasoning, where reasoning came first.", waitBounds()),
-
 		connect:    set.histogram("llm_probe_connect_duration_seconds", "Time that DNS, TCP and TLS of a new connection took.", connectBounds()),
 		startDelay: set.histogram("llm_probe_start_delay_seconds", "How much later than due a probe started: the prober's own fault.", delayBounds()),
 		readDelay:  set.histogram("llm_probe_read_delay_seconds", "Longest time that a probe's token events lay in the kernel before they were read: the prober's own fault.", delayBounds()),
@@ -69,6 +65,12 @@ func newProbeMetrics(set *metricSet, cfg WorkloadConfig) *probeMetrics {
 		cachedTokens: set.counters("llm_probe_cached_prompt_tokens_total", "Prompt tokens of probes that the server had cached, by its count."),
 		outputTokens: set.counters("llm_probe_output_tokens_total", "Output tokens of probes, by the source of the count.", "source"),
 	}
+	m.withheld = set.counters("llm_probe_samples_withheld_total", "Latencies of successful probes that were not recorded, because the prober read too late to know them to 1 ms or 2 %, by the name of their histogram without llm_probe_.", "metric")
+	m.ttft = m.latency(set, "time_to_first_token_seconds", "Time from the first byte of the request written to the first token event.", waitBounds())
+	m.itl = m.latency(set, "inter_token_latency_seconds", "Time between neighbouring token events, one sample a gap.", gapBounds())
+	m.tpot = m.latency(set, "time_per_output_token_seconds", "Time per output token after the first token event, one sample a probe.", gapBounds())
+	m.duration = m.latency(set, "request_duration_seconds", "Time from the first byte of the request written to the last token event.", waitBounds())
+	m.ttfa = m.latency(set, "time_to_first_answer_seconds", "Time from the first byte of the request written to the first event that is not reasoning, where reasoning came first.", waitBounds())
 	set.gauge("llm_probe_interval_seconds", "Mean time between the starts of two probes.").Set(cfg.Interval.Seconds())
 	m.startAtZero()
 	return m
@@ -90,6 +92,30 @@ func (m *probeMetrics) startAtZero() {
 }
 
 func cachedPrompt() string { return prober.SuspectCachedPrompt.Names()[0] }
+
+// latencyHistogram is a latency that the prober measures, and those of its samples that it does not know well enough.
+type latencyHistogram struct {
+	prometheus.Histogram
+	withheld prometheus.Counter
+}
+
+// latency makes the histogram of a latency.
+func (m *probeMetrics) latency(set *metricSet, name, help string, bounds []float64) latencyHistogram {
+	return latencyHistogram{set.histogram("llm_probe_"+name, help, bounds), m.withheld.WithLabelValues(name)}
+}
+
+// observe records a sample, or counts that it was withheld. It does nothing where there is none.
+func (h latencyHistogram) observe(l prober.Latency, known bool, exemplar prometheus.Labels) (recorded bool) {
+	switch {
+	case !known:
+	case l.Sound():
+		observe(h.Histogram, l.Value, exemplar)
+		return true
+	default:
+		h.withheld.Inc()
+	}
+	return false
+}
 
 // started records that a probe began. Warm-up probes measure nothing.
 func (m *probeMetrics) started(p *prober.Probe) {
@@ -174,23 +200,18 @@ func (m *probeMetrics) cost(r *prober.Result) {
 // latencies observes what a successful probe measured.
 func (m *probeMetrics) latencies(r *prober.Result) {
 	id := exemplar(r.RequestID)
-	if d, known := r.TTFT(); known {
-		observe(m.ttft, d, id)
+	ttft, known := r.TTFT()
+	if m.ttft.observe(ttft, known, id) && r.Server != nil {
 		// Only together with TTFT, so that the means add up: TTFT = queue + prefill + everything outside.
-		if r.Server != nil {
-			observe(m.serverQueue, r.Server.Queue, nil)
-			observe(m.serverPrefill, r.Server.Prefill, nil)
-		}
+		observe(m.serverQueue, r.Server.Queue, nil)
+		observe(m.serverPrefill, r.Server.Prefill, nil)
 	}
-	if d, known := r.TTFA(); known {
-		observe(m.ttfa, d, nil)
-	}
-	if d, known := r.TPOT(); known {
-		observe(m.tpot, d, nil)
-	}
-	if d, known := r.Duration(); known {
-		observe(m.duration, d, id)
-	}
+	ttfa, known := r.TTFA()
+	m.ttfa.observe(ttfa, known, nil)
+	tpot, known := r.TPOT()
+	m.tpot.observe(tpot, known, nil)
+	duration, known := r.Duration()
+	m.duration.observe(duration, known, id)
 	if d, known := r.ConnectTime(); known {
 		observe(m.connect, d, nil)
 	}
@@ -201,19 +222,20 @@ func (m *probeMetrics) latencies(r *prober.Result) {
 }
 
 // gaps observes every gap; the longest carries the exemplar. (An exemplar a gap would cost 25 times as much.)
-func (m *probeMetrics) gaps(gaps []time.Duration, id prometheus.Labels) {
-	longest := 0
-	for i, d := range gaps {
-		if d > gaps[longest] {
-			longest = i
+func (m *probeMetrics) gaps(gaps iter.Seq[prober.Latency], id prometheus.Labels) {
+	longest := time.Duration(-1)
+	for l := range gaps {
+		if l.Sound() {
+			longest = max(longest, l.Value)
 		}
 	}
-	for i, d := range gaps {
-		if i == longest {
-			observe(m.itl, d, id)
+	for l := range gaps {
+		if l.Value == longest && l.Sound() {
+			m.itl.observe(l, true, id)
+			longest = -1
 			continue
 		}
-		observe(m.itl, d, nil)
+		m.itl.observe(l, true, nil)
 	}
 }
 

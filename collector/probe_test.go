@@ -161,14 +161,29 @@ func TestResultBecomesSamples(t *testing.T) {
 			}),
 		},
 		{
-			name: "read too late: no TTFT, so the server's account is left out too, or the means would not add up",
+			name: "first token read too late: no TTFT, so the server's account is left out too, or the means would not add up",
 			change: func(r *prober.Result) {
-				r.Suspect, r.ReadDelay = prober.SuspectReaderLate, 80*time.Millisecond
+				r.Suspect, r.ReadDelay, r.Early = prober.SuspectReaderLate, 80*time.Millisecond, []time.Duration{11 * time.Millisecond, 0, 0}
 				r.Server = &prober.ServerTimings{Queue: 40 * time.Millisecond, Prefill: 450 * time.Millisecond}
-				r.FirstAnswer = r.LastToken
 			},
-			want: without(map[string]float64{`suspect_total{reason="reader_late"}`: 1, "read_delay_seconds_sum": 0.08},
-				"time_to_first_token", "inter_token_latency", "time_per_output_token", "request_duration"),
+			want: without(map[string]float64{
+				`suspect_total{reason="reader_late"}`: 1, "read_delay_seconds_sum": 0.08,
+				`samples_withheld_total{metric="time_to_first_token_seconds"}`: 1, `samples_withheld_total{metric="inter_token_latency_seconds"}`: 1,
+				`samples_withheld_total{metric="time_per_output_token_seconds"}`: 1,
+				"inter_token_latency_seconds_count":                              1, "inter_token_latency_seconds_sum": 0.02,
+				"request_duration_seconds_count": 1, "request_duration_seconds_sum": 0.54,
+			}, "time_to_first_token", "time_per_output_token"),
+		},
+		{
+			name: "an error of 2 % is none",
+			change: func(r *prober.Result) {
+				r.Early, r.FirstAnswer, r.AnswerToken = []time.Duration{0, 10 * time.Millisecond, 10 * time.Millisecond}, r.LastToken, 2
+			},
+			want: without(map[string]float64{
+				`samples_withheld_total{metric="inter_token_latency_seconds"}`:   2,
+				`samples_withheld_total{metric="time_per_output_token_seconds"}`: 1,
+				"time_to_first_answer_seconds_count":                             1, "time_to_first_answer_seconds_sum": 0.54,
+			}, "inter_token_latency", "time_per_output_token"),
 		},
 		{
 			name:   "no kernel stamps: the read delay is unknown",
@@ -438,7 +453,7 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 		}
 		target.Started(r.Probe)
 		target.Sent(r.Probe, r.Sent)
-		target.Token(r.Probe, r.FirstToken)
+		target.Token(r.Probe, r.FirstToken, 0)
 		target.Ended(r)
 	}
 	heap := func() int64 {

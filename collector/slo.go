@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ func (s SLO) covers(workload string) bool {
 
 // grace is how long after a threshold an open wait is judged. A token that arrived in time may lie unread in the
 // kernel when the threshold passes; 100 ms later it has been read, and its stamp, not the moment it was read,
-// decides. A reader that is slower than that is what the suspect reason reader_late is for.
+// decides.
 const grace = 100 * time.Millisecond
 
 // fewestGaps is the fewest gaps whose 95th percentile is not simply the longest.
@@ -47,6 +48,7 @@ const fewestGaps = 20
 type sloMetrics struct {
 	objective, threshold *prometheus.GaugeVec
 	bad, events          *prometheus.CounterVec
+	unjudged             *prometheus.CounterVec
 	current              []*slo
 }
 
@@ -54,7 +56,7 @@ type sloMetrics struct {
 // longer exposed and what they count is lost with them.
 type slo struct {
 	SLO
-	bad, events prometheus.Counter
+	bad, events, unjudged prometheus.Counter
 }
 
 func newSLOMetrics(set *metricSet) *sloMetrics {
@@ -63,6 +65,7 @@ func newSLOMetrics(set *metricSet) *sloMetrics {
 		threshold: set.gauges("llm_probe_slo_threshold_seconds", "Threshold above which an event of the SLO is bad.", "slo"),
 		bad:       set.counters("llm_probe_slo_bad_events_total", "Probes that the SLO judged to be bad.", "slo"),
 		events:    set.counters("llm_probe_slo_events_total", "Probes that the SLO has judged.", "slo"),
+		unjudged:  set.counters("llm_probe_slo_unjudged_total", "Probes that the SLO could not judge, because the prober read too late to know on which side of the threshold they were.", "slo"),
 	}
 }
 
@@ -76,7 +79,9 @@ func (m *sloMetrics) replace(slos []SLO) {
 	}
 	m.current = nil
 	for _, s := range slos {
-		m.current = append(m.current, &slo{SLO: s, bad: m.bad.WithLabelValues(s.Name), events: m.events.WithLabelValues(s.Name)})
+		m.current = append(m.current, &slo{
+			SLO: s, bad: m.bad.WithLabelValues(s.Name), events: m.events.WithLabelValues(s.Name), unjudged: m.unjudged.WithLabelValues(s.Name),
+		})
 		m.describe(s)
 	}
 }
@@ -97,6 +102,7 @@ func (m *sloMetrics) remove(name string) {
 	m.threshold.DeleteLabelValues(name)
 	m.bad.DeleteLabelValues(name)
 	m.events.DeleteLabelValues(name)
+	m.unjudged.DeleteLabelValues(name)
 }
 
 // Verdicts is what an SLO has counted for one workload since the target was first observed.
@@ -148,7 +154,7 @@ func (v *verdict) deadline(f *flight) (at time.Time, ok bool) {
 	case IndicatorDuration:
 		return f.counted.Add(v.Threshold), f.events == 0 || f.events < f.probe.Workload.OutputTokens
 	case IndicatorITLMax, IndicatorITLP95:
-		return f.last.Add(v.Threshold), f.gapIsOpen() && !f.coalesced() && v.openGapDecides(f)
+		return f.last.Add(v.Threshold), f.gapIsOpen() && !f.bursts.Coalesced() && v.openGapDecides(f) // a proxy that buffers is judged at the end
 	}
 	return time.Time{}, false
 }
@@ -160,12 +166,12 @@ func (v *verdict) openGapDecides(f *flight) bool {
 	return v.enough(planned) && v.over >= v.allowed(planned)
 }
 
-// enough tells whether the indicator is defined for so many gaps.
-func (v *verdict) enough(gaps int) bool {
+// enough tells whether the indicator is defined for so many latencies.
+func (v *verdict) enough(n int) bool {
 	if v.Indicator == IndicatorITLP95 {
-		return gaps >= fewestGaps
+		return n >= fewestGaps
 	}
-	return gaps > 0
+	return n > 0
 }
 
 // allowed is how many of so many gaps may exceed the threshold: none for the maximum; for the 95th percentile by
@@ -185,32 +191,51 @@ func (v *verdict) end(r *prober.Result) {
 	case !r.OK():
 		v.give(true)
 	case r.Warmup: // a success of it measures nothing
+	case v.Indicator == IndicatorSuccess:
+		v.give(false)
 	default:
-		if bad, counts := v.judge(r); counts {
-			v.give(bad)
-		}
+		v.judge(r)
 	}
 }
 
-// judge tells whether a successful probe is bad, and whether it counts at all.
-func (v *verdict) judge(r *prober.Result) (bad, counts bool) {
+// judge gives the verdict on a successful probe from the bounds of its latencies: bad if they break the threshold at
+// their least, good if they hold it at their most. Else nobody knows, and that is counted.
+func (v *verdict) judge(r *prober.Result) {
+	surely, perhaps, n := 0, 0, 0
+	for l := range v.latencies(r) {
+		n++
+		if l.Least > v.Threshold {
+			surely++
+		}
+		if l.Most > v.Threshold {
+			perhaps++
+		}
+	}
+	switch allowed := v.allowed(n); {
+	case !v.enough(n):
+	case surely > allowed:
+		v.give(true)
+	case perhaps <= allowed:
+		v.give(false)
+	default:
+		v.unjudged.Inc()
+	}
+}
+
+// latencies lists what of a probe the SLO judges.
+func (v *verdict) latencies(r *prober.Result) iter.Seq[prober.Latency] {
+	one := func(l prober.Latency, known bool) iter.Seq[prober.Latency] {
+		return func(yield func(prober.Latency) bool) {
+			if known {
+				yield(l)
+			}
+		}
+	}
 	switch v.Indicator {
 	case IndicatorTTFT:
-		return r.FirstToken.Sub(r.Sent) > v.Threshold, true
+		return one(r.TTFT())
 	case IndicatorDuration:
-		return r.LastToken.Sub(r.Sent) > v.Threshold, true
-	case IndicatorITLMax, IndicatorITLP95:
-		gaps := r.ITL() // none of a probe that was coalesced or read late
-		return v.countOver(gaps) > v.allowed(len(gaps)), v.enough(len(gaps))
+		return one(r.ToLastToken())
 	}
-	return false, true
-}
-
-func (v *verdict) countOver(gaps []time.Duration) (n int) {
-	for _, d := range gaps {
-		if d > v.Threshold {
-			n++
-		}
-	}
-	return n
+	return r.ITL() // none of a probe that was coalesced
 }

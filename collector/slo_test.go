@@ -41,7 +41,7 @@ func (s *stage) send() {
 }
 
 // token reports a token event that arrived at the given moment, which may be past.
-func (s *stage) token(at time.Time) {
+func (s *stage) token(at time.Time, early time.Duration) {
 	r := s.result
 	if r.FirstToken.IsZero() {
 		r.FirstToken = at
@@ -50,7 +50,7 @@ func (s *stage) token(at time.Time) {
 	}
 	r.LastToken = at
 	r.OutputTokens++
-	s.target.Token(r.Probe, at)
+	s.target.Token(r.Probe, at, early)
 }
 
 func (s *stage) end() {
@@ -60,11 +60,11 @@ func (s *stage) end() {
 
 // What a step does.
 func send(s *stage)  { s.send() }
-func token(s *stage) { s.token(time.Now()) }
+func token(s *stage) { s.token(time.Now(), 0) }
 func good(s *stage)  { s.end() }
 
 func stamped(d time.Duration) func(*stage) {
-	return func(s *stage) { s.token(s.result.Started.Add(d)) }
+	return func(s *stage) { s.token(s.result.Started.Add(d), 0) }
 }
 
 // stream reports a token now and n more, one every gap.
@@ -84,6 +84,20 @@ func fail(reason prober.Reason) func(*stage) {
 
 func doubtful(why prober.Suspect) func(*stage) {
 	return func(s *stage) { s.result.Suspect = why; s.end() }
+}
+
+// unsure ends a probe well whose token event may have come earlier than its stamp.
+func unsure(token int, early time.Duration) func(*stage) {
+	return func(s *stage) {
+		s.result.Early = make([]time.Duration, len(s.result.Gaps)+1)
+		s.result.Early[token] = early
+		s.end()
+	}
+}
+
+// merged reports a token that may have come earlier than now.
+func merged(early time.Duration) func(*stage) {
+	return func(s *stage) { s.token(time.Now(), early) }
 }
 
 func abandon(s *stage) { s.result.Abandoned = true; s.end() }
@@ -116,7 +130,9 @@ func TestVerdictOnTTFT(t *testing.T) {
 		{name: "arrived too late, read before the timer", steps: []step{{0, send, "0/0"}, {1050 * ms, stamped(1040 * ms), "1/1"}, {2 * sec, good, "1/1"}}},
 		{name: "refused at once", steps: []step{{10 * ms, fail(prober.ReasonConnect), "1/1"}, {5 * sec, nil, "1/1"}}},
 		{name: "first token in time, then a failure", steps: []step{{0, send, "0/0"}, {500 * ms, token, "0/0"}, {40 * sec, fail(prober.ReasonStalled), "1/1"}}},
-		{name: "read late, but stamped in time", steps: []step{{0, send, "0/0"}, {500 * ms, token, "0/0"}, {sec, doubtful(prober.SuspectReaderLate), "0/1"}}},
+		{name: "read late, but stamped in time", steps: []step{{0, send, "0/0"}, {500 * ms, token, "0/0"}, {sec, unsure(0, 400*ms), "0/1"}}},
+		{name: "too late, perhaps", steps: []step{{0, send, "0/0"}, {1020 * ms, merged(30 * ms), "0/0"}, {2 * sec, unsure(0, 30*ms), "0/0 and 1"}}},
+		{name: "too late, at any rate", steps: []step{{0, send, "0/0"}, {1020 * ms, merged(10 * ms), "1/1"}, {2 * sec, unsure(0, 10*ms), "1/1"}}},
 		{name: "abandoned", steps: []step{{0, send, "0/0"}, {500 * ms, abandon, "0/0"}, {5 * sec, nil, "0/0"}}},
 		{name: "abandoned after its verdict: it stays", steps: []step{{0, send, "0/0"}, {1100 * ms, nil, "1/1"}, {5 * sec, abandon, "1/1"}}},
 		{name: "a slow warm-up that succeeds", warmup: true, steps: []step{{0, send, "0/0"}, {5 * sec, token, "0/0"}, {6 * sec, good, "0/0"}}},
@@ -135,6 +151,7 @@ func TestVerdictOnDuration(t *testing.T) {
 		{name: "too slow, token by token", steps: []step{{0, send, "0/0"}, {sec, stream(17, 500*ms), "0/0"}, {10 * sec, token, "0/0"}, {10050 * ms, token, "1/1"}, {11 * sec, good, "1/1"}}},
 		{name: "all tokens in time, the end of the stream is not", tokens: 3, steps: []step{{0, send, "0/0"}, {sec, stream(2, sec), "0/0"}, {15 * sec, nil, "0/0"}, {20 * sec, good, "0/1"}}},
 		{name: "short and slow, and nothing follows", tokens: 3, steps: []step{{0, send, "0/0"}, {sec, token, "0/0"}, {10100 * ms, nil, "1/1"}, {11 * sec, good, "1/1"}}},
+		{name: "too slow, perhaps", tokens: 2, steps: []step{{0, send, "0/0"}, {sec, token, "0/0"}, {10050 * ms, merged(100 * ms), "0/0"}, {11 * sec, unsure(1, 100*ms), "0/0 and 1"}}},
 		{name: "longer than asked, beyond the threshold", tokens: 3, steps: []step{{0, send, "0/0"}, {sec, stream(2, sec), "0/0"}, {12 * sec, token, "0/0"}, {13 * sec, doubtful(prober.SuspectLongOutput), "1/1"}}},
 		{name: "fails", steps: []step{{0, send, "0/0"}, {sec, fail(prober.ReasonOverloaded), "1/1"}}},
 	})
@@ -152,8 +169,10 @@ func TestVerdictOnLongestGap(t *testing.T) {
 		{name: "one token, and it fails", tokens: 1, steps: []step{{0, send, "0/0"}, {sec, fail(prober.ReasonServerError), "1/1"}}},
 		{name: "a proxy buffers: not judged while it seems so, nor at the end", tokens: 21, steps: []step{{0, send, "0/0"}, {sec, stream(10, 0), "0/0"}, {3 * sec, stream(9, 0), "0/0"}, {4 * sec, doubtful(prober.SuspectCoalesced), "0/0"}}},
 		{name: "a buffer that fills and then a hang: bad when it fails", tokens: 21, steps: []step{{0, send, "0/0"}, {sec, stream(10, 0), "0/0"}, {30 * sec, nil, "0/0"}, {31 * sec, fail(prober.ReasonStalled), "1/1"}}},
-		{name: "read too late to know", steps: []step{{0, send, "0/0"}, {sec, stream(9, 10*ms), "0/0"}, {2 * sec, nil, "1/1"}, {3 * sec, doubtful(prober.SuspectReaderLate), "1/1"}}},
-		{name: "read too late to know, no open gap", tokens: 10, steps: []step{{0, send, "0/0"}, {sec, stream(9, 10*ms), "0/0"}, {2 * sec, doubtful(prober.SuspectReaderLate), "0/0"}}},
+		{name: "read too late to know, and then a hang", steps: []step{{0, send, "0/0"}, {sec, stream(9, 10*ms), "0/0"}, {2 * sec, nil, "1/1"}, {3 * sec, unsure(3, 10*ms), "1/1"}}},
+		{name: "read too late to know, but short at any rate", tokens: 10, steps: []step{{0, send, "0/0"}, {sec, stream(9, 10*ms), "0/0"}, {2 * sec, unsure(3, 10*ms), "0/1"}}},
+		{name: "read too late to know", tokens: 3, steps: []step{{0, send, "0/0"}, {sec, token, "0/0"}, {1550 * ms, merged(60 * ms), "0/0"}, {1560 * ms, token, "0/0"}, {2 * sec, unsure(1, 60*ms), "0/0 and 1"}}},
+		{name: "the one before may have been earlier", tokens: 3, steps: []step{{0, send, "0/0"}, {sec, stream(2, 490*ms), "0/0"}, {3 * sec, unsure(1, 20*ms), "0/0 and 1"}}},
 		{name: "a warm-up that stutters", warmup: true, steps: []step{{0, send, "0/0"}, {sec, token, "0/0"}, {9 * sec, token, "0/0"}, {10 * sec, good, "0/0"}}},
 	})
 }
@@ -190,7 +209,7 @@ func TestVerdictOn95thPercentileOfGaps(t *testing.T) {
 			{0, send, "0/0"}, {sec, stream(19, 10*ms), "0/0"}, {1190*ms + long, token, "0/0"}, {5 * sec, good, "0/1"},
 		}},
 		{name: "read too late to know", tokens: 21, steps: []step{
-			{0, send, "0/0"}, {sec, stream(20, 10*ms), "0/0"}, {5 * sec, doubtful(prober.SuspectReaderLate), "0/0"},
+			{0, send, "0/0"}, {sec, stream(19, 10*ms), "0/0"}, {1190*ms + long, stream(0, 0), "0/0"}, {5 * sec, unsure(18, 95*ms), "0/0 and 1"},
 		}},
 	})
 }
@@ -245,7 +264,7 @@ func testVerdicts(t *testing.T, slo SLO, tests []verdictTest) {
 	}
 }
 
-// counted is "bad/events" of an SLO, or "none" if it has no series.
+// counted is "bad/events" of an SLO, "bad/events and unjudged" if there are any, or "none" if it has no series.
 func counted(t *testing.T, target *Target, slo string) string {
 	t.Helper()
 	all := short(t, target)
@@ -254,7 +273,11 @@ func counted(t *testing.T, target *Target, slo string) string {
 	if !ok && !too {
 		return "none"
 	}
-	return fmt.Sprintf("%g/%g", bad, events)
+	text := fmt.Sprintf("%g/%g", bad, events)
+	if unjudged := all[fmt.Sprintf("llm_probe_slo_unjudged_total{slo=%q}", slo)]; unjudged > 0 {
+		text += fmt.Sprintf(" and %g", unjudged)
+	}
+	return text
 }
 
 // SLOs judge on their own: what one finds bad early, another finds good at the end.

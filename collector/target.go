@@ -130,9 +130,9 @@ func (t *Target) Sent(p *prober.Probe, at time.Time) {
 }
 
 // Token implements [prober.Observer].
-func (t *Target) Token(p *prober.Probe, at time.Time) {
+func (t *Target) Token(p *prober.Probe, at time.Time, early time.Duration) {
 	if w := t.workload(p); w != nil {
-		w.inFlight.token(p, at)
+		w.inFlight.token(p, at, early)
 	}
 }
 

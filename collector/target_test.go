@@ -136,6 +136,10 @@ func TestEverySeriesThatCountsStartsAtZero(t *testing.T) {
 	for _, slo := range []string{"fast", "works"} {
 		want[fmt.Sprintf("llm_probe_slo_events_total{slo=%q}", slo)] = 0
 		want[fmt.Sprintf("llm_probe_slo_bad_events_total{slo=%q}", slo)] = 0
+		want[fmt.Sprintf("llm_probe_slo_unjudged_total{slo=%q}", slo)] = 0
+	}
+	for _, metric := range []string{"time_to_first_token", "inter_token_latency", "time_per_output_token", "request_duration", "time_to_first_answer"} {
+		want[fmt.Sprintf("llm_probe_samples_withheld_total{metric=%q}", metric+"_seconds")] = 0
 	}
 	for _, name := range []string{
 		"time_to_first_token", "inter_token_latency", "time_per_output_token", "request_duration", "time_to_first_answer",
@@ -242,7 +246,7 @@ func TestUnknownWorkload(t *testing.T) {
 	r := answer(other)
 	target.Started(r.Probe)
 	target.Sent(r.Probe, r.Sent)
-	target.Token(r.Probe, r.FirstToken)
+	target.Token(r.Probe, r.FirstToken, 0)
 	target.Ended(r)
 	target.Missed("a", "other")
 	diffSeries(t, map[string]float64{}, moved(before, short(t, target)))

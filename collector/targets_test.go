@@ -113,7 +113,7 @@ func TestRemovedTargetIsGone(t *testing.T) {
 	ts.Set([]*Target{b})
 	// The probe of a ends after the reload, as a failure: nothing of it may come back.
 	a.Sent(r.Probe, r.Sent)
-	a.Token(r.Probe, r.FirstToken)
+	a.Token(r.Probe, r.FirstToken, 0)
 	r.Reason = prober.ReasonStalled
 	a.Ended(r)
 
@@ -168,7 +168,7 @@ func TestScrapesBetweenIncrements(t *testing.T) {
 				r := failure(chat(3), prober.ReasonConnect)
 				target.Started(r.Probe)
 				target.Sent(r.Probe, time.Now())
-				target.Token(r.Probe, time.Now())
+				target.Token(r.Probe, time.Now(), 0)
 				target.Ended(r)
 			}
 		})

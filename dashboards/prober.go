@@ -64,7 +64,7 @@ func timing(d *classic) *classic {
 			"p99 under 10 ms. More: the prober's machine is too busy, and its load is not the one that was asked for.")).
 		WithPanel(late("Read delay", "llm_probe_read_delay_seconds",
 			"How long tokens lay in the kernel before they were read, at worst in each probe. The kernel's time stamps make up for it.",
-			"p99 under 10 ms. When it reaches the ITL, probes become suspect as reader_late and give no sample.")).
+			"p99 under 10 ms. When it reaches the ITL, some latencies are not known well enough and are withheld.")).
 		WithPanel(bars(about{
 			title: "Missed, late and warm-up", unit: units.Short, width: 8, height: 8,
 			what: "Probes that were not sent because too many were in flight, whose reader was too late to measure, or that only warmed a server up.",
@@ -73,6 +73,14 @@ func timing(d *classic) *classic {
 			query{expr: increase("llm_probe_missed_total", ofWorkload, byTarget, scrapes), legend: "missed · {{target}}"},
 			query{expr: increase("llm_probe_suspect_total", ofWorkload+`, reason="reader_late"`, byTarget, scrapes), legend: "reader late · {{target}}"},
 			query{expr: increase("llm_probe_warmup_requests_total", ofWorkload, byTarget, scrapes), legend: "warm-up · {{target}}"},
+		)).
+		WithPanel(bars(about{
+			title: "Withheld and not judged", unit: units.Short, width: 24, height: 8,
+			what: "Latencies that were not recorded, and probes that an SLO could not judge, because the prober read too late to know them to 1 ms or 2 %.",
+			good: "nothing, or a few ITL samples. More: the prober needs more CPU; its histograms have gaps where it was starved.",
+		},
+			query{expr: increase("llm_probe_samples_withheld_total", ofWorkload, "target, metric", scrapes) + " > 0", legend: "{{metric}} · {{target}}"},
+			query{expr: increase("llm_probe_slo_unjudged_total", ofWorkload, "target, slo", scrapes) + " > 0", legend: "not judged: {{slo}} · {{target}}"},
 		)).
 		WithPanel(lines(about{
 			title: "In flight", unit: units.Short, width: 12, height: 8,

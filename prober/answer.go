@@ -15,10 +15,6 @@ import (
 )
 
 const (
-	// coalescedGap is a gap that no engine has between two steps; a proxy that buffers has little else.
-	coalescedGap = 100 * time.Microsecond
-	// minCoalescedGaps is how many gaps it takes to tell a proxy that buffers from chance.
-	minCoalescedGaps = 8
 	// longOutputFactor is how many times the asked length an answer may have before it is cut.
 	longOutputFactor = 2
 	// maxFinish is how many characters of a finish_reason are kept; the longest known is "content_filter".
@@ -328,7 +324,7 @@ func (a *answer) believeTimings() {
 	if a.timings == nil || a.res.FirstToken.IsZero() {
 		return
 	}
-	most := float64(a.res.FirstToken.Sub(a.res.Sent)+lateTolerance) / float64(time.Millisecond)
+	most := float64(a.res.FirstToken.Sub(a.res.Sent)+soundError) / float64(time.Millisecond)
 	queue, queued := bound.Within(*a.timings.Queue, most)
 	prefill, filled := bound.Within(*a.timings.Prefill, most-queue)
 	if !queued || !filled {
@@ -487,22 +483,23 @@ func (a *answer) judgeShape() {
 		{short, SuspectShortOutput},
 		{res.OutputTokens > a.want.OutputTokens, SuspectLongOutput},
 		{res.CachedTokens > 0, SuspectCachedPrompt},
-		{coalesced(res.Gaps) && !res.Suspect.Has(SuspectReaderLate), SuspectCoalesced},
+		{res.coalesced(), SuspectCoalesced},
 		{!a.varied && a.repeated >= minDegenerate, SuspectDegenerate},
 	} {
 		if doubt.holds {
 			res.Suspect |= doubt.reason
 		}
 	}
+	if res.doubtful() {
+		res.Suspect |= SuspectReaderLate
+	}
 }
 
 // coalesced tells a stream that a proxy sends on in pieces of its own.
-func coalesced(gaps []time.Duration) bool {
-	fast := 0
-	for _, gap := range gaps {
-		if gap < coalescedGap {
-			fast++
-		}
+func (r *Result) coalesced() bool {
+	var b Bursts
+	for i := range r.Gaps {
+		b.Add(r.Gap(i).Most)
 	}
-	return len(gaps) >= minCoalescedGaps && 2*fast > len(gaps)
+	return b.Coalesced()
 }

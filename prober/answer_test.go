@@ -94,7 +94,7 @@ func FuzzAnswer(f *testing.F) {
 		if events > 0 && res.FirstToken.Add(sum) != res.LastToken {
 			t.Errorf("the gaps add up to %v, from first to last token are %v", sum, res.LastToken.Sub(res.FirstToken))
 		}
-		if tpot, known := res.TPOT(); known && tpot < 0 {
+		if tpot, known := res.TPOT(); known && tpot.Least < 0 {
 			t.Errorf("TPOT %v", tpot)
 		}
 		_ = outcome(res)

@@ -30,7 +30,7 @@ func BenchmarkEvent(b *testing.B) {
 		conn := newStampedConn(client, func(time.Time) {})
 		w := &Workload{OutputTokens: 1 << 40}
 		res := &Result{Probe: &Probe{Workload: w}, Model: "mock"}
-		sse, a, late := newSSEReader(&eventSource{[]byte(event)}), newAnswer(res, nil, nil), newLateness(conn, &trails{})
+		sse, a, stamps := newSSEReader(&eventSource{[]byte(event)}), newAnswer(res, nil, nil), newStamper(conn, &tails{}, false)
 		res.Gaps = make([]time.Duration, 0, 1<<16)
 		timer := time.NewTimer(time.Hour)
 		b.ReportAllocs()
@@ -45,10 +45,10 @@ func BenchmarkEvent(b *testing.B) {
 			if err != nil || !token {
 				b.Fatalf("token %v, %v", token, err)
 			}
-			late.event(token, false)
+			stamps.event(token, false)
 			timer.Reset(time.Hour)
 			if len(res.Gaps) == cap(res.Gaps) {
-				res.Gaps = res.Gaps[:0]
+				res.Gaps, stamps.early = res.Gaps[:0], stamps.early[:0]
 			}
 			a.arrived(conn.arrival.at)
 		}

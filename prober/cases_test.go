@@ -427,7 +427,7 @@ func TestConnectTimeIsNotTTFT(t *testing.T) {
 			if got, known := res.ConnectTime(); !known || got != connect {
 				t.Errorf("connect time %v %v, want %v", got, known, connect)
 			}
-			if got, known := res.TTFT(); !known || got != 100*time.Millisecond {
+			if got, known := res.TTFT(); !known || got.Value != 100*time.Millisecond {
 				t.Errorf("after a connect of %v: TTFT %v %v", connect, got, known)
 			}
 		}
@@ -451,7 +451,7 @@ func TestOverlappingProbesDoNotWaitForEachOther(t *testing.T) {
 			t.Fatalf("%d probes", len(results))
 		}
 		for _, r := range results {
-			if ttft, ok := r.TTFT(); !ok || ttft != 50*time.Millisecond || r.StartDelay() != 0 {
+			if ttft, ok := r.TTFT(); !ok || ttft.Value != 50*time.Millisecond || r.StartDelay() != 0 {
 				t.Errorf("%s, started %v late", outcome(r), r.StartDelay())
 			}
 		}

@@ -31,7 +31,7 @@ type client struct {
 	transport http.RoundTripper
 	proxy     string // host and port of the proxy that requests go through; empty: none
 	userAgent string
-	trails    trails       // of the server's streams
+	tails     tails        // of the server's streams
 	left      atomic.Int32 // requests that did not end when they were told to
 	secrets   scrub.Secrets
 }

@@ -20,7 +20,7 @@ var errHeadersTooLarge = errors.New("too large: response headers exceed 1048576 
 // On Linux it asks the kernel when the bytes that a read returns were received, so that a prober that is
 // scheduled late, or that shares its processor, still knows when a token came. The kernel merges TCP segments
 // that wait and keeps the newest stamp: a stamp is exact for the last byte of a read and for nothing before it.
-// [lateness] tells whether there was anything before it.
+// [stamper] tells whether there was anything before it.
 //
 // Reads happen one after another, as net/http does them; so do writes.
 type stampedConn struct {
@@ -44,8 +44,7 @@ type stampedConn struct {
 	awaitWrite atomic.Bool
 	sent       func(time.Time) // told the time of the first write after armWrite
 	written    time.Time       // when the last write returned; zero: the request has not begun
-	sending    atomic.Int64    // nanoseconds that we, not the network, kept the request back
-	writing    atomic.Int64    // nanoseconds that its writes took: nobody knows how many of them were ours
+	held       atomic.Int64    // nanoseconds that we, not the network, may have kept the request back
 }
 
 // received tells about one read from the kernel.
@@ -191,7 +190,7 @@ func (c *stampedConn) armWrite() {
 	c.awaitWrite.Store(true)
 }
 
-// Write implements net.Conn. It adds up how long we kept back a request that was said to have begun.
+// Write implements net.Conn. It adds up how long we may have kept back a request that was said to have begun.
 func (c *stampedConn) Write(p []byte) (int, error) {
 	began := time.Now()
 	first := c.awaitWrite.CompareAndSwap(true, false)
@@ -209,40 +208,30 @@ func (c *stampedConn) Write(p []byte) (int, error) {
 	if first {
 		held += c.heldInWrite(c.written.Sub(began))
 	}
-	c.sending.Add(int64(held))
-	c.writing.Add(int64(c.written.Sub(began)))
+	c.held.Add(int64(held))
 	return n, err
 }
 
-// heldBack is how long we are known to have kept back the request after its start stamp; 0 where the kernel's
-// stamps do not tell our time from the network's.
+// heldBack is how much later than its start stamp the request may have left because of us; 0 where the kernel does
+// not tell our time from the network's.
 func (c *stampedConn) heldBack() time.Duration {
 	if c.kernel == nil {
 		return 0
 	}
-	return time.Duration(c.sending.Load())
+	return time.Duration(c.held.Load())
 }
 
-// heldBackAtMost is how long it can have been.
-func (c *stampedConn) heldBackAtMost() time.Duration {
-	if c.kernel == nil {
-		return 0
-	}
-	return time.Duration(c.sending.Load() + c.writing.Load())
-}
-
-// heldInWrite is how much of the first write passed before its bytes left. It does not block, but the processor
-// may be taken away on the way there, which matters, or on the way back, which does not. The kernel counts the
-// time since it sent in ticks, so this finds only what is longer than a tick.
+// heldInWrite is how much of the first write may have passed before its bytes left. The write does not block, but the
+// processor may be taken away on the way there, which matters, or on the way back, which does not. The kernel counts
+// the time since it sent in ticks, so the answer is at most a tick too long.
 func (c *stampedConn) heldInWrite(took time.Duration) time.Duration {
 	if took < tick {
-		return 0
+		return took
 	}
-	s, ok := c.kernel.segments()
-	if !ok {
-		return 0
+	if s, ok := c.kernel.segments(); ok {
+		took = min(took, took-s.idle+tick)
 	}
-	return max(0, took-s.idle-tick)
+	return took
 }
 
 // tick is the kernel's own (CONFIG_HZ=250; some are built with 1000).

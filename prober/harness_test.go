@@ -171,7 +171,7 @@ func (o *recorder) Sent(_ *Probe, at time.Time) {
 	o.sent = append(o.sent, at.Sub(o.begin))
 }
 
-func (o *recorder) Token(_ *Probe, at time.Time) {
+func (o *recorder) Token(_ *Probe, at time.Time, _ time.Duration) {
 	o.mu.Lock()
 	o.tokens = append(o.tokens, at.Sub(o.begin))
 	hook := o.onToken
@@ -306,7 +306,7 @@ func checkInvariants(t *testing.T, r *Result) {
 	_, tpot := r.TPOT()
 	_, duration := r.Duration()
 	if !r.OK() {
-		check(!ttft && !tpot && !duration && r.ITL() == nil, "a failure has a latency")
+		check(!ttft && !tpot && !duration && gapsOf(r) == nil, "a failure has a latency")
 	} else {
 		check(!r.FirstToken.IsZero() && !r.Sent.IsZero() && r.Status == 200, "a success has no token, no start or no status 200")
 		check(len(r.Gaps) == 0 || r.LastToken.After(r.FirstToken) || r.LastToken.Equal(r.FirstToken), "the last token came before the first")
@@ -336,19 +336,19 @@ func outcome(r *Result) string {
 		}
 		return b.String()
 	}
-	known := func(name string, get func() (time.Duration, bool)) {
-		if d, ok := get(); ok {
-			add(" %s=%v", name, d)
+	known := func(name string, get func() (Latency, bool)) {
+		if l, ok := get(); ok {
+			add(" %s=%v", name, l.Value)
 		} else {
 			add(" %s=none", name)
 		}
 	}
 	add("ok")
 	known("ttft", r.TTFT)
-	if d, ok := r.TTFA(); ok {
-		add(" answer=%v", d)
+	if l, ok := r.TTFA(); ok {
+		add(" answer=%v", l.Value)
 	}
-	add(" gaps=%s", gapText(r.ITL()))
+	add(" gaps=%s", gapText(gapsOf(r)))
 	known("tpot", r.TPOT)
 	known("duration", r.Duration)
 	add(" tokens=%d/%s", r.OutputTokens, r.TokenSource)
@@ -365,6 +365,18 @@ func outcome(r *Result) string {
 		add(" suspect=%s", strings.Join(r.Suspect.Names(), ","))
 	}
 	return b.String()
+}
+
+// gapsOf lists the inter-token latencies; nil where there can be none.
+func gapsOf(r *Result) []time.Duration {
+	if !r.OK() || r.Suspect.Has(SuspectCoalesced) {
+		return nil
+	}
+	gaps := []time.Duration{}
+	for l := range r.ITL() {
+		gaps = append(gaps, l.Value)
+	}
+	return gaps
 }
 
 func gapText(gaps []time.Duration) string {

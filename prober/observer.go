@@ -25,8 +25,8 @@ type Observer interface {
 	// Sent: the first byte of the request was written at the given time. A request that is sent again
 	// without a refused field is reported again.
 	Sent(p *Probe, at time.Time)
-	// Token: a token event arrived at the given time.
-	Token(p *Probe, at time.Time)
+	// Token: a token event arrived at the given time, or earlier by up to early, as far as is known now.
+	Token(p *Probe, at time.Time, early time.Duration)
 	// Ended: the probe is over, whatever its outcome.
 	Ended(r *Result)
 	// Missed: a probe was due but not sent.
@@ -53,9 +53,9 @@ func (os Observers) Sent(p *Probe, at time.Time) {
 }
 
 // Token implements [Observer].
-func (os Observers) Token(p *Probe, at time.Time) {
+func (os Observers) Token(p *Probe, at time.Time, early time.Duration) {
 	for _, o := range os {
-		o.Token(p, at)
+		o.Token(p, at, early)
 	}
 }
 

@@ -31,7 +31,7 @@ var hints = map[string]string{
 	"long_output":    "the server ignores the length limit; see max_tokens_field",
 	"cached_prompt":  "part of the prompt came from the prefix cache: TTFT is too good",
 	"coalesced":      "tokens arrive in bursts: a proxy on the way buffers the stream; ITL and TPOT are not recorded",
-	"reader_late":    "the prober was not given the processor in time; this probe's latencies are not recorded",
+	"reader_late":    "the prober was not given the processor in time; the latencies that it does not know well enough are not recorded",
 	"usage_mismatch": "the server's numbers and its stream disagree, or one of them is impossible",
 	"no_done":        "the stream ends without [DONE]",
 	"content_type":   "an event stream under another content type",

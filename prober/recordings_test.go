@@ -207,7 +207,7 @@ func compareWithRecording(t *testing.T, res *Result, rec recording.Recording) {
 	if m := usage.Metrics; m != nil {
 		queue, prefill := time.Duration(m.Queue*1e6), time.Duration(m.Prefill*1e6)
 		want += fmt.Sprintf(" queue=%v prefill=%v", queue, prefill)
-		if ttft, _ := res.TTFT(); queue+prefill > ttft {
+		if ttft, _ := res.TTFT(); queue+prefill > ttft.Value {
 			t.Errorf("the server alone took %v, longer than %v", queue+prefill, ttft)
 		}
 	}
@@ -244,7 +244,7 @@ func TestRecordedQueue(t *testing.T) {
 		if res.Server == nil || res.Server.Queue != 3491107810*time.Nanosecond || res.Server.Prefill != 8669072*time.Nanosecond {
 			t.Errorf("the server's account is %+v", res.Server)
 		}
-		if ttft, _ := res.TTFT(); ttft != 3520817*time.Microsecond {
+		if ttft, _ := res.TTFT(); ttft.Value != 3520817*time.Microsecond {
 			t.Errorf("TTFT %v", ttft)
 		}
 	})

@@ -66,7 +66,7 @@ func TestFieldsThatAreDroppedByThemselves(t *testing.T) {
 				if n := len(s.sent()); n != c.requests {
 					t.Errorf("the first probe took %d requests", n)
 				}
-				if ttft, _ := first.TTFT(); ttft != 100e6 || first.Body != "" || first.Status != 200 {
+				if ttft, _ := first.TTFT(); ttft.Value != 100e6 || first.Body != "" || first.Status != 200 {
 					t.Errorf("TTFT %v, status %d, body %q", ttft, first.Status, first.Body)
 				}
 				second := g.once(t)

@@ -50,7 +50,7 @@ const (
 	SuspectLongOutput                        // cut at twice the asked length: no duration, no TPOT
 	SuspectCachedPrompt                      // the server says that it had part of the prompt cached
 	SuspectCoalesced                         // a proxy buffers the stream: no ITL, no TPOT
-	SuspectReaderLate                        // the prober read too late: no TTFT, ITL, TPOT
+	SuspectReaderLate                        // the prober read too late to know some latency well enough
 	SuspectUsageMismatch                     // usage and the stream disagree
 	SuspectNoDone                            // finish_reason came, [DONE] did not
 	SuspectContentType                       // an event stream under another content type
@@ -132,12 +132,11 @@ type Result struct {
 	ReadDelay    time.Duration
 	KernelStamps bool
 
-	// LateTokens are the token events of a probe read late (SuspectReaderLate) whose times are not known to a
-	// millisecond: they came at their stamps or before. Indexes from 0, the first token event, rising. Gaps[i] lies
-	// between the events i and i+1. All others may be relied on; [Result.Trusted] does.
-	LateTokens []int
-	// SentLate: the probe was read late, and its request may have left a millisecond or more after Sent.
-	SentLate bool
+	// Early is how much earlier than their stamps the token events may have come, by index from 0, the first; nil if
+	// all stamps are exact.
+	Early []time.Duration
+	// SentLate is how much later than Sent the request may have left.
+	SentLate time.Duration
 
 	Model        string // the model the request named
 	FinishReason string
@@ -158,49 +157,6 @@ type ServerTimings struct {
 
 // OK reports whether the probe succeeded.
 func (r *Result) OK() bool { return r.Reason == "" && !r.Abandoned }
-
-// TTFT is the time to first token. It is unknown for a probe that failed or was read too late.
-func (r *Result) TTFT() (d time.Duration, known bool) {
-	if !r.OK() || r.Suspect.Has(SuspectReaderLate) {
-		return 0, false
-	}
-	return r.FirstToken.Sub(r.Sent), true
-}
-
-// TTFA is the time to first answer: known only where reasoning came first and an answer followed.
-func (r *Result) TTFA() (d time.Duration, known bool) {
-	if _, ok := r.TTFT(); !ok || r.FirstAnswer.IsZero() {
-		return 0, false
-	}
-	return r.FirstAnswer.Sub(r.Sent), true
-}
-
-// ITL lists the inter-token latencies that may be recorded: none of a probe that failed, was read late, or
-// came through a proxy that buffers.
-func (r *Result) ITL() []time.Duration {
-	if !r.OK() || r.Suspect&(SuspectReaderLate|SuspectCoalesced) != 0 {
-		return nil
-	}
-	return r.Gaps
-}
-
-// TPOT is the time per output token after the first event. It is unknown where ITL is, for a cut answer,
-// and where no token followed the first event.
-func (r *Result) TPOT() (d time.Duration, known bool) {
-	after := r.OutputTokens - r.FirstTokens
-	if len(r.ITL()) == 0 || after <= 0 || r.Suspect.Has(SuspectLongOutput) {
-		return 0, false
-	}
-	return r.LastToken.Sub(r.FirstToken) / time.Duration(after), true
-}
-
-// Duration is the time from the first byte of the request to the last token event; unknown for a cut answer.
-func (r *Result) Duration() (d time.Duration, known bool) {
-	if _, ok := r.TTFT(); !ok || r.Suspect.Has(SuspectLongOutput) {
-		return 0, false
-	}
-	return r.LastToken.Sub(r.Sent), true
-}
 
 // ConnectTime is how long DNS, TCP and TLS took; unknown if no connection came about.
 func (r *Result) ConnectTime() (d time.Duration, known bool) {

@@ -35,8 +35,9 @@ type resultJSON struct {
 	LastToken  *float64  `json:"last_token_seconds,omitempty"`
 	Ended      *float64  `json:"ended_seconds,omitempty"`
 	Gaps       []float64 `json:"gaps_seconds,omitempty"`
-	LateTokens []int     `json:"late_tokens,omitempty"` // indexes of token events whose time is not known
-	SentLate   bool      `json:"sent_late,omitempty"`
+	// Early is how much earlier token events may have come, by their index; those that are absent came then.
+	Early    map[int]float64 `json:"early_seconds,omitempty"`
+	SentLate float64         `json:"sent_late_seconds,omitempty"` // how much later than sent the request may have left
 
 	TTFT     *float64 `json:"ttft_seconds,omitempty"`
 	TTFA     *float64 `json:"ttfa_seconds,omitempty"`
@@ -63,8 +64,8 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 		StartDelay: r.StartDelay().Seconds(),
 		Connect:    secondsIf(r.ConnectTime()),
 		Headers:    r.sinceSent(r.Headers), FirstToken: r.sinceSent(r.FirstToken), LastToken: r.sinceSent(r.LastToken), Ended: r.sinceSent(r.Ended),
-		TTFT: secondsIf(r.TTFT()), TTFA: secondsIf(r.TTFA()), TPOT: secondsIf(r.TPOT()), Duration: secondsIf(r.Duration()),
-		LateTokens: r.LateTokens, SentLate: r.SentLate,
+		TTFT: secondsIfSound(r.TTFT()), TTFA: secondsIfSound(r.TTFA()), TPOT: secondsIfSound(r.TPOT()), Duration: secondsIfSound(r.Duration()),
+		SentLate:     r.SentLate.Seconds(),
 		ReadDelay:    secondsIf(r.ReadDelay, r.KernelStamps),
 		PromptTokens: countIf(r.PromptTokens), CachedTokens: countIf(r.CachedTokens),
 		OutputTokens: r.OutputTokens, TokenSource: r.TokenSource, FinishReason: r.FinishReason,
@@ -74,6 +75,14 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 	}
 	for _, gap := range r.Gaps {
 		j.Gaps = append(j.Gaps, gap.Seconds())
+	}
+	for i, early := range r.Early {
+		if early > 0 {
+			if j.Early == nil {
+				j.Early = make(map[int]float64)
+			}
+			j.Early[i] = early.Seconds()
+		}
 	}
 	if r.Server != nil {
 		j.Queue, j.Prefill = secondsIf(r.Server.Queue, true), secondsIf(r.Server.Prefill, true)
@@ -85,6 +94,9 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 func (r *Result) sinceSent(t time.Time) *float64 {
 	return secondsIf(t.Sub(r.Sent), !t.IsZero() && !r.Sent.IsZero())
 }
+
+// secondsIfSound is nil for a latency that is not known well enough to be recorded.
+func secondsIfSound(l Latency, known bool) *float64 { return secondsIf(l.Value, known && l.Sound()) }
 
 func secondsIf(d time.Duration, known bool) *float64 {
 	if !known {

@@ -93,7 +93,7 @@ func newServer(c *client, logger log.Logger) *server {
 
 // forget makes the next probe ask the server again: it may be another one now.
 func (s *server) forget() {
-	s.client.trails.forget()
+	s.client.tails.forget()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked, s.model, s.aliases, s.maxLen, s.unlisted, s.noWay = false, "", nil, 0, time.Time{}, nil

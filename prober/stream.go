@@ -51,7 +51,7 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 	conn := x.slot.conn.Load()
 	s := &streaming{
 		res: res, obs: obs, conn: conn, sse: newSSEReader(askingBody{conn, resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),
-		trails: &c.trails, stall: stall, stop: cancel, secrets: &c.secrets,
+		stamper: newStamper(conn, &c.tails, resp.TLS != nil), stall: stall, stop: cancel, secrets: &c.secrets,
 	}
 	switch resp.StatusCode {
 	case http.StatusOK:
@@ -78,7 +78,7 @@ type streaming struct {
 	conn    *stampedConn
 	sse     *sseReader
 	answer  *answer
-	trails  *trails
+	stamper *stamper
 	stall   time.Duration
 	stop    context.CancelCauseFunc
 	secrets *scrub.Secrets
@@ -88,7 +88,6 @@ type streaming struct {
 // read reads the stream until [DONE], its end, or the point where the answer is cut.
 func (s *streaming) read(ctx context.Context) error {
 	res := s.res
-	late := newLateness(s.conn, s.trails)
 	silence := newSilence(s.conn, func() { s.stop(errStalled) })
 	defer silence.end()
 	res.Gaps = make([]time.Duration, 0, max(0, min(res.Workload.OutputTokens, 1<<16)-1))
@@ -105,23 +104,19 @@ func (s *streaming) read(ctx context.Context) error {
 		if token, err = s.answer.take(e); err != nil {
 			break
 		}
-		late.event(token, s.sse.unfinished())
+		early := s.stamper.event(token, s.sse.unfinished())
 		if token {
 			silence.atMost(s.stall) // the first token may take as long as the whole probe
 			s.answer.arrived(s.conn.arrival.at)
-			s.obs.Token(res.Probe, res.LastToken)
+			s.obs.Token(res.Probe, res.LastToken, early)
 			cut = s.answer.tooLong()
 		}
 		if s.answer.ended() && !token {
 			silence.atMost(min(s.stall, trailTimeout))
 		}
 	}
-	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, late.delay
-	late.learn()
-	if late.verdict() {
-		res.Suspect |= SuspectReaderLate
-		res.LateTokens, res.SentLate = late.blame()
-	}
+	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, s.stamper.delay
+	res.Early, res.SentLate = s.stamper.end(), s.conn.heldBack()
 	if err = s.explain(ctx, err); left != nil && !errors.Is(err, errAbandoned) {
 		err = s.explain(ctx, left)
 	}

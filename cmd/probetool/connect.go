@@ -77,7 +77,7 @@ func tryWorkload(ctx context.Context, runner *prober.Runner, workload string) (w
 	case res.OK():
 		words = fmt.Sprintf("%s %d tokens from %s", workload, res.OutputTokens, res.Model)
 		if ttft, known := res.TTFT(); known {
-			words += ", TTFT " + millis(ttft)
+			words += ", TTFT " + within(ttft)
 		}
 		if res.Suspect != 0 {
 			words += ", suspect: " + strings.Join(res.Suspect.Names(), ", ")

@@ -57,11 +57,12 @@ func finish(r *prober.Result) string {
 
 // printTTFT splits the time to first token where the server tells how.
 func printTTFT(w io.Writer, r *prober.Result) {
-	ttft, known := r.TTFT()
+	latency, known := r.TTFT()
 	if !known {
 		return
 	}
-	fmt.Fprintf(w, "%30s %9s\n", "TTFT", millis(ttft))
+	ttft := latency.Value
+	fmt.Fprintf(w, "%30s %9s\n", "TTFT", within(latency))
 	if r.Server == nil {
 		fmt.Fprintf(w, "%30s\n", "(the server does not say where it went: vLLM does with --enable-per-request-metrics)")
 		return
@@ -93,7 +94,7 @@ func printGaps(w io.Writer, r *prober.Result) {
 	longest := gaps[len(gaps)-1]
 	fmt.Fprintf(w, "gaps between tokens (ITL): p50 %s, p95 %s, longest %s", millis(rank(0.5)), millis(rank(0.95)), millis(longest))
 	if tpot, known := r.TPOT(); known {
-		fmt.Fprintf(w, "; TPOT %s, %.0f tokens/s", millis(tpot), 1/tpot.Seconds())
+		fmt.Fprintf(w, "; TPOT %s, %.0f tokens/s", within(tpot), 1/tpot.Value.Seconds())
 	}
 	fmt.Fprintln(w)
 	from := max(rank(0.5)/2, time.Microsecond)
@@ -136,6 +137,14 @@ func known(n int) string {
 		return "unknown"
 	}
 	return fmt.Sprint(n)
+}
+
+// within writes a latency; as its bounds if the prober read too late to know it well enough.
+func within(l prober.Latency) string {
+	if l.Sound() {
+		return millis(l.Value)
+	}
+	return fmt.Sprintf("%s to %s", millis(l.Least), millis(l.Most))
 }
 
 func millis(d time.Duration) string {

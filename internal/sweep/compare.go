@@ -214,7 +214,7 @@ func quotient(b, a Estimate) Estimate {
 	value := distance(b.Value, a.Value)
 	low := value - math.Hypot(distance(b.Value, b.Low), distance(a.High, a.Value))
 	high := value + math.Hypot(distance(b.High, b.Value), distance(a.Value, a.Low))
-	return Estimate{Figure(math.Exp(value)), Figure(math.Exp(low)), Figure(math.Exp(high))}
+	return interval(Figure(math.Exp(value)), Figure(math.Exp(low)), Figure(math.Exp(high)))
 }
 
 // differences lists what is known to differ between two runs beside their figures.

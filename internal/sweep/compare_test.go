@@ -14,21 +14,21 @@ func TestQuotient(t *testing.T) {
 		name       string
 		b, a, want Estimate
 	}{
-		{"exact", Estimate{6, 6, 6}, Estimate{3, 3, 3}, Estimate{2, 2, 2}},
-		{"one is exact", Estimate{6, 3, 12}, Estimate{3, 3, 3}, Estimate{2, 1, 4}},
-		{"the other is", Estimate{6, 6, 6}, Estimate{3, 1, 6}, Estimate{2, 1, 6}},
+		{"exact", interval(6, 6, 6), interval(3, 3, 3), interval(2, 2, 2)},
+		{"one is exact", interval(6, 3, 12), interval(3, 3, 3), interval(2, 1, 4)},
+		{"the other is", interval(6, 6, 6), interval(3, 1, 6), interval(2, 1, 6)},
 		// Distances of ln 2 each are √2·ln 2 together.
-		{"alike", Estimate{8, 4, 16}, Estimate{8, 4, 16}, Estimate{1, Figure(math.Exp2(-math.Sqrt2)), Figure(math.Exp2(math.Sqrt2))}},
+		{"alike", interval(8, 4, 16), interval(8, 4, 16), interval(1, Figure(math.Exp2(-math.Sqrt2)), Figure(math.Exp2(math.Sqrt2)))},
 		// Down: ln 2 and ln 3; up: ln 4 and ln 5.
 		{
 			"lopsided",
-			Estimate{8, 4, 32},
-			Estimate{10, 2, 30},
-			Estimate{0.8, Figure(0.8 / math.Exp(math.Hypot(math.Log(2), math.Log(3)))), Figure(0.8 * math.Exp(math.Hypot(math.Log(4), math.Log(5))))},
+			interval(8, 4, 32),
+			interval(10, 2, 30),
+			interval(0.8, Figure(0.8/math.Exp(math.Hypot(math.Log(2), math.Log(3)))), Figure(0.8*math.Exp(math.Hypot(math.Log(4), math.Log(5))))),
 		},
-		{"no upper bound of B", Estimate{6, 3, nan}, Estimate{3, 3, 3}, Estimate{2, 1, nan}},
-		{"no upper bound of A", Estimate{6, 6, 6}, Estimate{3, 1.5, nan}, Estimate{2, nan, 4}},
-		{"unknown", unknown(), Estimate{3, 3, 3}, unknown()},
+		{"no upper bound of B", interval(6, 3, nan), interval(3, 3, 3), interval(2, 1, nan)},
+		{"no upper bound of A", interval(6, 6, 6), interval(3, 1.5, nan), interval(2, nan, 4)},
+		{"unknown", unknown(), interval(3, 3, 3), unknown()},
 	} {
 		if diff := cmp.Diff(c.want, quotient(c.b, c.a), nearly); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
@@ -74,13 +74,13 @@ func TestChange(t *testing.T) {
 		a, b          *LevelSummary
 		rate, latency Change
 	}{
-		{"more", level(Estimate{10, 9, 11}), level(Estimate{20, 18, 22}), Better, Worse},
-		{"less", level(Estimate{20, 18, 22}), level(Estimate{10, 9, 11}), Worse, Better},
-		{"perhaps more", level(Estimate{10, 9, 11}), level(Estimate{11, 10, 12}), NoDifference, NoDifference},
-		{"more, without a bound above", level(Estimate{10, 9, 11}), level(Estimate{20, 18, nan}), Better, Worse},
-		{"no bounds", level(Estimate{10, nan, nan}), level(Estimate{20, nan, nan}), Undecided, Undecided},
-		{"unknown", level(unknown()), level(Estimate{20, 18, 22}), NotComparable, NotComparable},
-		{"doubted", level(Estimate{10, 9, 11}), level(Estimate{20, 18, 22}, Doubt{Kind: KindFailures}), NotComparable, NotComparable},
+		{"more", level(interval(10, 9, 11)), level(interval(20, 18, 22)), Better, Worse},
+		{"less", level(interval(20, 18, 22)), level(interval(10, 9, 11)), Worse, Better},
+		{"perhaps more", level(interval(10, 9, 11)), level(interval(11, 10, 12)), NoDifference, NoDifference},
+		{"more, without a bound above", level(interval(10, 9, 11)), level(interval(20, 18, nan)), Better, Worse},
+		{"no bounds", level(interval(10, nan, nan)), level(interval(20, nan, nan)), Undecided, Undecided},
+		{"unknown", level(unknown()), level(interval(20, 18, 22)), NotComparable, NotComparable},
+		{"doubted", level(interval(10, 9, 11)), level(interval(20, 18, 22), Doubt{Kind: KindFailures}), NotComparable, NotComparable},
 	} {
 		got := compareLevels(c.a, c.b).Metrics
 		if got[0].Change != c.rate || got[1].Change != c.latency {
@@ -104,10 +104,10 @@ func TestComparePeak(t *testing.T) {
 		ratio  Figure
 		change Change
 	}{
-		{"the higher is known less well", levels(Estimate{900, 880, 920}, Estimate{910, 700, 1200}), levels(Estimate{450, 440, 460}, Estimate{500, 100, 900}), 0.5, Worse},
-		{"at different loads", levels(Estimate{900, 880, 920}, Estimate{800, 790, 810}), levels(Estimate{100, 90, 110}, Estimate{900, 880, 920}), 1, NoDifference},
-		{"no bounds", levels(Estimate{900, nan, nan}, Estimate{800, nan, nan}), levels(Estimate{100, nan, nan}, Estimate{450, nan, nan}), 0.5, Undecided},
-		{"only where both measured", levels(Estimate{900, 880, 920}, Estimate{1800, 1790, 1810}), levels(Estimate{900, 880, 920}), 1, NoDifference},
+		{"the higher is known less well", levels(interval(900, 880, 920), interval(910, 700, 1200)), levels(interval(450, 440, 460), interval(500, 100, 900)), 0.5, Worse},
+		{"at different loads", levels(interval(900, 880, 920), interval(800, 790, 810)), levels(interval(100, 90, 110), interval(900, 880, 920)), 1, NoDifference},
+		{"no bounds", levels(interval(900, nan, nan), interval(800, nan, nan)), levels(interval(100, nan, nan), interval(450, nan, nan)), 0.5, Undecided},
+		{"only where both measured", levels(interval(900, 880, 920), interval(1800, 1790, 1810)), levels(interval(900, 880, 920)), 1, NoDifference},
 		{"nothing known", levels(unknown()), levels(unknown()), nan, NotComparable},
 	} {
 		got := compareCurves(c.a, c.b).Peak

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/llm-prober/llm_prober/prober"
@@ -217,13 +218,39 @@ func findSuspects(v *view, l *LevelSummary, _ *Run) string {
 	return fmt.Sprintf("of %s some are suspect (%s): docs/definitions.md tells what each means", count(len(v.ok), "success"), tally(found))
 }
 
-func findClientLate(v *view, _ *LevelSummary, _ *Run) string {
-	c := v.run.Client
-	if c.LateTTFTRatio <= maxLate && c.LateGapsRatio <= maxLate {
+// findClientLate finds what late reads leave open: whether an objective is held; without objectives, a figure.
+func findClientLate(v *view, l *LevelSummary, _ *Run) string {
+	var open []string
+	for _, verdict := range l.Verdicts {
+		e, threshold := verdict.Estimate, Figure(verdict.Objective.Threshold.Seconds())
+		if e.Least <= threshold && threshold < e.Most {
+			open = append(open, verdict.Objective.words()+e.readWithin())
+		}
+	}
+	for _, latency := range []struct {
+		indicator Indicator
+		Distribution
+	}{{TTFT, l.TTFT}, {ITL, l.ITL}} {
+		for _, figure := range []struct {
+			name string
+			Estimate
+		}{{"mean", latency.Mean}, {"p50", latency.P50}, {"p95", latency.P95}, {"p99", latency.P99}} {
+			if len(l.Verdicts) == 0 && float64(figure.Most-figure.Least) > max(lateTolerance, minDrift*float64(figure.Value)) {
+				open = append(open, title(latency.indicator)+" "+figure.name+figure.readWithin())
+			}
+		}
+	}
+	if len(open) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the client read too late for %.1f %% of the TTFTs and %.1f %% of the gaps (up to %s): those are left out; give the client more processors or, on the server's own machine, real-time priority (as root: chrt -r 1 probetool sweep …)",
-		100*c.LateTTFTRatio, 100*c.LateGapsRatio, latency(c.ReadDelayMax))
+	c := v.run.Client
+	return fmt.Sprintf("the client read %.1f %% of the first tokens and %.1f %% of the others too late (up to %s) to know %s; give the client more processors or, on the server's own machine, real-time priority (as root: chrt -r 1 probetool sweep …)",
+		100*c.LateTTFTRatio, 100*c.LateGapsRatio, latency(c.ReadDelayMax), strings.Join(open, ", "))
+}
+
+// readWithin writes what an estimate is at least and at most, since some tokens were read late.
+func (e Estimate) readWithin() string {
+	return fmt.Sprintf(" (%s to %s)", latency(float64(e.Least)), latency(float64(e.Most)))
 }
 
 func findStartDelay(v *view, _ *LevelSummary, _ *Run) string {

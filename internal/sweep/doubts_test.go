@@ -119,13 +119,39 @@ func TestDoubts(t *testing.T) {
 		{
 			name: "client late", level: closedLevel,
 			change: func(run *Run) {
-				run.Levels[0].Client.LateGapsRatio, run.Levels[0].Client.ReadDelayMax = 0.021, 0.004
+				run.Levels[0].Client.LateGapsRatio, run.Levels[0].Client.ReadDelayMax = 0.027, 0.019
+				each(run, func(i int, r *Request) {
+					if i%5 == 0 {
+						r.Early = map[int]float64{8: 0.019}
+					}
+				})
 			},
-			doubts: []string{"client_late: the client read too late for 0.0 % of the TTFTs and 2.1 % of the gaps (up to 4.00 ms): those are left out; give the client more processors or, on the server's own machine, real-time priority (as root: chrt -r 1 probetool sweep …)"},
+			doubts: []string{"client_late: the client read 0.0 % of the first tokens and 2.7 % of the others too late (up to 19.0 ms) to know ITL p99"},
 		},
 		{
-			name: "client not late enough", level: closedLevel,
-			change: func(run *Run) { run.Levels[0].Client.LateTTFTRatio, run.Levels[0].Client.LateGapsRatio = 0.01, 0.01 },
+			name: "client late for an objective", level: closedLevel,
+			change: func(run *Run) {
+				run.Plan.SLOs = []Objective{{TTFT, 0.5, 90 * time.Millisecond}}
+				each(run, func(_ int, r *Request) { r.Early = map[int]float64{0: 0.04} })
+			},
+			doubts: []string{"client_late: the client read 0.0 % of the first tokens and 0.0 % of the others too late (up to 0 ms) to know TTFT p50 (59.6 ms to 99.6 ms)"},
+		},
+		{
+			name: "client late, but the objective is held at any rate", level: closedLevel,
+			change: func(run *Run) {
+				run.Plan.SLOs = []Objective{{TTFT, 0.5, 200 * time.Millisecond}}
+				each(run, func(_ int, r *Request) { r.Early = map[int]float64{0: 0.04} })
+			},
+		},
+		{
+			name: "client late for what does not matter", level: closedLevel,
+			change: func(run *Run) {
+				each(run, func(i int, r *Request) {
+					if i < 10 {
+						r.Early = map[int]float64{3: 0.004}
+					}
+				})
+			},
 		},
 		{
 			name: "start delay", level: openLevel,

@@ -249,7 +249,7 @@ func (t *trace) idle(budget int) (all []woken) {
 		}
 		r := s.finished[0]
 		ttft := r.FirstToken.Sub(r.Sent).Seconds()
-		if r.SentLate || r.late(0) || i > 0 && t.steps[i-1].end > s.end-ttft || r.ServerQueue != nil && *r.ServerQueue > atOnce {
+		if r.sentLate() || r.late(0) || i > 0 && t.steps[i-1].end > s.end-ttft || r.ServerQueue != nil && *r.ServerQueue > atOnce {
 			continue
 		}
 		all = append(all, woken{observation{ttft, s.work}, (s.work.Prefill + budget - 1) / budget, r, t.alone(r)})
@@ -298,7 +298,7 @@ func (t *trace) places(budget int) int {
 func (t *trace) joined(budget, runningCap int) (next, afterNext int) {
 	const full, just = 0.9, 2e-3
 	for _, r := range t.requests {
-		if r.first < 0 || r.SentLate || r.sent == 0 || r.sent+2 >= len(t.steps) || r.prompt > budget/2 || !t.linked(r.sent) || !t.linked(r.sent+1) {
+		if r.first < 0 || r.sentLate() || r.sent == 0 || r.sent+2 >= len(t.steps) || r.prompt > budget/2 || !t.linked(r.sent) || !t.linked(r.sent+1) {
 			continue
 		}
 		s := t.steps[r.sent+1]

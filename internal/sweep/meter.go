@@ -55,7 +55,7 @@ func (m *meter) client(requests []*Request) Client {
 			continue
 		}
 		answers++
-		if r.SentLate || r.late(0) {
+		if r.sentLate() || r.late(0) {
 			lateFirst++
 		}
 		gaps += len(r.Gaps)

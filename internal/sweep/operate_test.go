@@ -22,9 +22,9 @@ var second = Objective{TTFT, 0.95, time.Second}
 func (p point) summary(index int) LevelSummary {
 	l := LevelSummary{
 		Index: index, Level: Level{Concurrency: int(p.load), PromptTokens: 512, OutputTokens: 128},
-		Requests: 2000, OutputRate: Estimate{Figure(p.rate), Figure(p.rate), Figure(p.rate)}, Goodput: Figure(p.rate) / 128,
+		Requests: 2000, OutputRate: interval(Figure(p.rate), Figure(p.rate), Figure(p.rate)), Goodput: Figure(p.rate) / 128,
 		Verdicts: []Verdict{{
-			Objective: second, Estimate: Estimate{Figure(p.p95), Figure(p.low), Figure(p.high)}, Held: p.p95 <= 1,
+			Objective: second, Estimate: interval(Figure(p.p95), Figure(p.low), Figure(p.high)), Held: p.p95 <= 1,
 			Sure: p.high <= 1 || p.low > 1,
 		}},
 	}

@@ -122,12 +122,16 @@ func (r *Request) plausibleNumbers() error {
 			err = quantity{"a gap", gap, 0, took + clockSlack.Seconds()}.err()
 		}
 	}
-	before := -1
-	for _, token := range r.Late {
+	for token, early := range r.Early {
 		if err == nil {
-			err = quantity{"a number in late_tokens", float64(token), float64(before) + 1, float64(len(r.Gaps))}.err()
+			err = quantities(
+				quantity{"a token of early_seconds", float64(token), 0, float64(len(r.Gaps))},
+				quantity{"a time of early_seconds", early, 0, took + clockSlack.Seconds()},
+			)
 		}
-		before = token
+	}
+	if err == nil {
+		err = quantity{"sent_late_seconds", r.SentLate, 0, took + clockSlack.Seconds()}.err()
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func (v *view) outputRate(steady Estimate) Estimate {
 		tokens += r.OutputTokens
 	}
 	rate := v.perSecond(tokens)
-	return Estimate{rate, rate * steady.Low / steady.Value, rate * steady.High / steady.Value}
+	return interval(rate, rate*steady.Low/steady.Value, rate*steady.High/steady.Value)
 }
 
 // steadyRate is the output tokens a second while the level was full and settled, by when they came.
@@ -58,7 +58,7 @@ func (v *view) steadyRate() Estimate {
 	if v.level.Closed() {
 		chance = v.rateOfSlots()
 	}
-	return Estimate{rate, rate * chance.Low / chance.Value, rate * chance.High / chance.Value}
+	return interval(rate, rate*chance.Low/chance.Value, rate*chance.High/chance.Value)
 }
 
 // rateOfWindows is a rate whose interval is from the means of windows: as long as a request, and shorter where there

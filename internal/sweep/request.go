@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"encoding/json"
 	"math"
 	"slices"
 	"time"
@@ -33,10 +34,10 @@ type Request struct {
 	// Gaps are the seconds between neighbouring token events, to the microsecond.
 	Gaps []float64 `json:"gaps_seconds,omitempty"`
 
-	// Late lists the token events (0 is the first) whose time is not known, because the client read them too late;
-	// SentLate tells the same of Sent.
-	Late     []int `json:"late_tokens,omitempty"`
-	SentLate bool  `json:"sent_late,omitempty"`
+	// Early is how many seconds before its time stamp a token event (0 is the first) may have come, because the client
+	// read it late; SentLate is how many seconds after Sent the request may have left.
+	Early    map[int]float64 `json:"early_seconds,omitempty"`
+	SentLate float64         `json:"sent_late_seconds,omitempty"`
 
 	FirstTokens  int `json:"first_tokens,omitempty"` // tokens in the first event
 	OutputTokens int `json:"output_tokens"`
@@ -55,65 +56,98 @@ func (r *Request) suspect(reason prober.Suspect) bool {
 	return slices.ContainsFunc(reason.Names(), func(name string) bool { return slices.Contains(r.Suspect, name) })
 }
 
-// late reports whether the time of a token event is unknown.
-func (r *Request) late(token int) bool {
-	_, is := slices.BinarySearch(r.Late, token)
-	return is
-}
+// early is how much earlier than its time stamp a token event may have come, in seconds.
+func (r *Request) early(token int) float64 { return r.Early[token] }
+
+// late reports whether the time of a token event is not known to a millisecond.
+func (r *Request) late(token int) bool { return r.early(token) > lateTolerance }
+
+// sentLate reports the same of the time at which the request left.
+func (r *Request) sentLate() bool { return r.SentLate > lateTolerance }
+
+// lateTolerance is the error that a time stamp may have, in seconds.
+const lateTolerance = 1e-3
+
+// span is a latency in seconds with what it is at least and at most, since its time stamps have errors.
+type span struct{ value, least, most float64 }
 
 // Value is the latency of the request that an indicator names, in seconds; NaN where it is not known. ITL is not
 // one value: see [Request.ITL].
 func (r *Request) Value(i Indicator) float64 {
-	switch i {
-	case TTFT:
-		return r.ttft(r.Sent, r.SentLate)
-	case TTFTFromSchedule:
-		return r.ttft(r.Scheduled, false)
-	case TPOT:
-		return r.tpot()
-	case Duration:
-		return r.duration()
-	}
-	return math.NaN()
-}
-
-func (r *Request) ttft(from time.Time, late bool) float64 {
-	if !r.OK() || late || r.late(0) {
+	s, known := r.latency(i)
+	if !known {
 		return math.NaN()
 	}
-	return r.FirstToken.Sub(from).Seconds()
+	return s.value
 }
 
-func (r *Request) tpot() float64 {
-	after := r.OutputTokens - r.FirstTokens
-	if !r.OK() || len(r.Gaps) == 0 || after <= 0 || r.late(0) || r.late(len(r.Gaps)) ||
-		r.suspect(prober.SuspectLongOutput|prober.SuspectCoalesced) {
-		return math.NaN()
+// latency is the latency that an indicator names, but ITL.
+func (r *Request) latency(i Indicator) (s span, known bool) {
+	last, smooth := len(r.Gaps), !r.suspect(prober.SuspectCoalesced)
+	whole := !r.suspect(prober.SuspectLongOutput)
+	switch after := r.OutputTokens - r.FirstTokens; {
+	case !r.OK():
+	case i == TTFT:
+		return r.since(r.Sent, r.SentLate, r.FirstToken, 0), true
+	case i == TTFTFromSchedule:
+		return r.since(r.Scheduled, 0, r.FirstToken, 0), true
+	case i == Duration && whole:
+		return r.since(r.Sent, r.SentLate, r.LastToken, last), true
+	case i == TPOT && whole && smooth && last > 0 && after > 0:
+		s := newSpan(r.LastToken.Sub(r.FirstToken).Seconds(), r.early(0), r.early(last))
+		n := float64(after)
+		return span{s.value / n, s.least / n, s.most / n}, true
 	}
-	return r.LastToken.Sub(r.FirstToken).Seconds() / float64(after)
+	return s, false
 }
 
-func (r *Request) duration() float64 {
-	if !r.OK() || r.SentLate || r.late(len(r.Gaps)) || r.suspect(prober.SuspectLongOutput) {
-		return math.NaN()
-	}
-	return r.LastToken.Sub(r.Sent).Seconds()
+// since is the time from an earlier event, which may have come late, to a token event.
+func (r *Request) since(from time.Time, late float64, at time.Time, token int) span {
+	s := newSpan(at.Sub(from).Seconds(), 0, r.early(token))
+	s.least = max(0, s.least-late)
+	return s
 }
 
-// ITL lists the gaps in seconds whose both ends are known: none of a request that failed or came through a proxy
-// that buffers.
+// newSpan is the time between two events that may have come earlier than their stamps.
+func newSpan(value, fromEarly, toEarly float64) span {
+	return span{value, max(0, value-toEarly), value + fromEarly}
+}
+
+// gap is the time between the token events i and i+1.
+func (r *Request) gap(i int) span { return newSpan(r.Gaps[i], r.early(i), r.early(i+1)) }
+
+// ITL lists the gaps in seconds: none of a request that failed or came through a proxy that buffers.
 func (r *Request) ITL() []float64 {
 	if !r.OK() || r.suspect(prober.SuspectCoalesced) {
 		return nil
 	}
-	if len(r.Late) == 0 {
-		return r.Gaps
+	return r.Gaps
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Runs of before 0.2 tell which token events were read late, but not how
+// late: then an event may have come at any time since the one before it.
+func (r *Request) UnmarshalJSON(data []byte) error {
+	type plain Request
+	line := struct {
+		*plain
+		Late     []int `json:"late_tokens"`
+		SentLate bool  `json:"sent_late"`
+	}{plain: (*plain)(r)}
+	if err := json.Unmarshal(data, &line); err != nil {
+		return err
 	}
-	known := make([]float64, 0, len(r.Gaps))
-	for i, gap := range r.Gaps {
-		if !r.late(i) && !r.late(i+1) {
-			known = append(known, gap)
+	if len(line.Late) > 0 {
+		r.Early = make(map[int]float64, len(line.Late))
+	}
+	for _, token := range line.Late {
+		if token == 0 {
+			r.Early[0] = max(0, r.FirstToken.Sub(r.Sent).Seconds())
+		} else if token > 0 && token <= len(r.Gaps) {
+			r.Early[token] = r.Gaps[token-1]
 		}
 	}
-	return known
+	if line.SentLate {
+		r.SentLate = max(0, r.FirstToken.Sub(r.Sent).Seconds())
+	}
+	return nil
 }

@@ -198,7 +198,7 @@ func (c *counting) Sent(p *prober.Probe, _ time.Time) {
 }
 
 // Token implements [prober.Observer].
-func (c *counting) Token(*prober.Probe, time.Time) { c.tokens.Add(1) }
+func (c *counting) Token(*prober.Probe, time.Time, time.Duration) { c.tokens.Add(1) }
 
 // Missed implements [prober.Observer].
 func (c *counting) Missed(string, string) {}

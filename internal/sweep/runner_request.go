@@ -23,10 +23,10 @@ func (c clock) at(t time.Time) time.Time {
 func (c clock) request(level int, res *prober.Result) *Request {
 	r := &Request{
 		Level: level, ID: res.RequestID, Warmup: res.Warmup,
-		Reason: res.Reason, Status: res.Status, Suspect: res.Trusted().Suspect().Names(), Abandoned: res.Abandoned,
+		Reason: res.Reason, Status: res.Status, Suspect: res.Suspect.Names(), Abandoned: res.Abandoned,
 		Scheduled: c.at(res.Scheduled), Started: c.at(res.Started), Connected: c.at(res.Connected), Sent: c.at(res.Sent),
 		Headers: c.at(res.Headers), FirstToken: c.at(res.FirstToken), LastToken: c.at(res.LastToken), Ended: c.at(res.Ended),
-		Late: res.LateTokens, SentLate: res.SentLate,
+		SentLate:    microseconds(res.SentLate),
 		FirstTokens: res.FirstTokens, OutputTokens: res.OutputTokens, PromptTokens: res.PromptTokens, CachedTokens: res.CachedTokens,
 	}
 	if len(r.Suspect) == 0 {
@@ -39,6 +39,14 @@ func (c clock) request(level int, res *prober.Result) *Request {
 		r.Gaps = make([]float64, len(res.Gaps))
 		for i, gap := range res.Gaps {
 			r.Gaps[i] = microseconds(gap)
+		}
+	}
+	for token, early := range res.Early {
+		if early >= time.Microsecond {
+			if r.Early == nil {
+				r.Early = make(map[int]float64)
+			}
+			r.Early[token] = microseconds(early)
 		}
 	}
 	if res.Server != nil {

@@ -21,7 +21,7 @@ const (
 // unknown is an estimate of which nothing is known.
 func unknown() Estimate {
 	nan := Figure(math.NaN())
-	return Estimate{nan, nan, nan}
+	return Estimate{nan, nan, nan, nan, nan}
 }
 
 // blocked splits requests, which are in the order of their starts, into blocks of equal size. A slow second hits all
@@ -77,12 +77,12 @@ type average struct {
 
 // estimate is the average with its interval. No latency and no rate is below 0.
 func (a average) estimate() Estimate {
-	if math.IsNaN(a.err) {
-		return Estimate{Figure(a.value), Figure(math.NaN()), Figure(math.NaN())}
-	}
-	half := a.err * studentsT(a.blocks)
-	return Estimate{Figure(a.value), Figure(max(0, a.value-half)), Figure(a.value + half)}
+	half := a.err * studentsT(max(2, a.blocks)) // NaN where the error is
+	return interval(Figure(a.value), Figure(max(0, a.value-half)), Figure(a.value+half))
 }
+
+// interval is an estimate made of values that are known exactly.
+func interval(value, low, high Figure) Estimate { return Estimate{value, low, high, value, value} }
 
 // meanOf is Σsums/Σcounts with its interval.
 func meanOf(sums, counts []float64) Estimate {
@@ -92,19 +92,35 @@ func meanOf(sums, counts []float64) Estimate {
 
 // sample is the values of one latency: those of the first wave of a closed loop, which is sent all at once and is
 // unlike all others in every run of its kind, so that nothing in it is by chance; those of the requests after it, in
-// blocks; and all of them sorted.
+// blocks; and all of them sorted, with what they are at least and at most.
 type sample struct {
-	wave   []float64
-	blocks [][]float64
-	sorted []float64
+	wave                []float64
+	blocks              [][]float64
+	sorted, least, most []float64
 }
 
 // newSample takes the values of the first wave and of each block; those of no value are left out.
-func newSample(wave []float64, blocks [][]float64) sample {
-	blocks = slices.DeleteFunc(blocks, func(block []float64) bool { return len(block) == 0 })
-	sorted := slices.Concat(append(blocks, wave)...)
-	slices.Sort(sorted)
-	return sample{wave, blocks, sorted}
+func newSample(wave []span, blocks [][]span) sample {
+	var s sample
+	split := func(spans []span) []float64 {
+		values := make([]float64, len(spans))
+		for i, one := range spans {
+			values[i] = one.value
+			s.least, s.most = append(s.least, one.least), append(s.most, one.most)
+		}
+		s.sorted = append(s.sorted, values...)
+		return values
+	}
+	for _, block := range blocks {
+		if len(block) > 0 {
+			s.blocks = append(s.blocks, split(block))
+		}
+	}
+	s.wave = split(wave)
+	slices.Sort(s.sorted)
+	slices.Sort(s.least)
+	slices.Sort(s.most)
+	return s
 }
 
 // describe makes a distribution of a sample; of an empty one, of unknown figures.
@@ -124,7 +140,16 @@ func (s sample) mean() Estimate {
 	if len(s.sorted) == 0 {
 		return unknown()
 	}
-	return s.average(func(value float64) float64 { return value }).estimate()
+	e := s.average(func(value float64) float64 { return value }).estimate()
+	n := float64(len(s.sorted))
+	e.Least, e.Most = Figure(floats.Sum(s.least)/n), Figure(floats.Sum(s.most)/n)
+	return e.widened()
+}
+
+// widened makes an interval hold what the errors of time stamps allow as well.
+func (e Estimate) widened() Estimate {
+	e.Low, e.High = max(0, e.Low-(e.Value-e.Least)), e.High+(e.Most-e.Value)
+	return e
 }
 
 // average is the mean of a function of the values.
@@ -153,17 +178,18 @@ func (s sample) percentile(quantile float64) Estimate {
 	if n == 0 {
 		return unknown()
 	}
-	value := s.sorted[rank(n, quantile)-1]
+	place := rank(n, quantile)
+	value := s.sorted[place-1]
 	low, high := bounds(n, s.worth(value), quantile)
-	return Estimate{Figure(value), s.at(low), s.at(high)}
+	return Estimate{Figure(value), placed(s.least, low), placed(s.most, high), placed(s.least, place), placed(s.most, place)}
 }
 
-// at is the value of a rank, counted from 1; unknown for rank 0.
-func (s sample) at(place int) Figure {
+// placed is the value of a rank, counted from 1; unknown for rank 0.
+func placed(sorted []float64, place int) Figure {
 	if place == 0 {
 		return Figure(math.NaN())
 	}
-	return Figure(s.sorted[place-1])
+	return Figure(sorted[place-1])
 }
 
 // worth is how many independent values would tell the share of values at or below the given one as well as the

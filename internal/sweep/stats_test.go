@@ -164,15 +164,15 @@ func TestDescribe(t *testing.T) {
 	// values. So the sample is worth its 100 values, but the error is known from 20 blocks: 100·(1.98422/2.09302)² =
 	// 89.9, that is 89.
 	want := Distribution{
-		Count: 100, Mean: Estimate{49.5, 49.5 - half, 49.5 + half},
-		P50: Estimate{49, 38, 61}, // ranks 35 and 55 of 89 are 39.3 and 61.7 of 100
+		Count: 100, Mean: interval(49.5, 49.5-half, 49.5+half),
+		P50: interval(49, 38, 61), // ranks 35 and 55 of 89 are 39.3 and 61.7 of 100
 		// In the same way it is worth 50, 37 and 88 values for the others.
-		P90: Estimate{89, 80, 99},  // ranks 41 and 50 of 50 are 81.2 and 99.02
-		P95: Estimate{94, 84, nan}, // rank 32 of 37 is 85.1; there is no other
-		P99: Estimate{98, 95, nan}, // rank 85 of 88 is 96.5
+		P90: interval(89, 80, 99),  // ranks 41 and 50 of 50 are 81.2 and 99.02
+		P95: interval(94, 84, nan), // rank 32 of 37 is 85.1; there is no other
+		P99: interval(98, 95, nan), // rank 85 of 88 is 96.5
 		Min: 0, Max: 99,
 	}
-	if diff := cmp.Diff(want, newSample(nil, blocks).describe(), nearly); diff != "" {
+	if diff := cmp.Diff(want, newSample(nil, exactBlocks(blocks)).describe(), nearly); diff != "" {
 		t.Errorf("distribution (-want +got):\n%s", diff)
 	}
 }
@@ -180,17 +180,17 @@ func TestDescribe(t *testing.T) {
 // The first wave is in the figures, but not in how much they differ by chance: of eight blocks that are alike, and a
 // wave that is not, the mean is known exactly, and the p50 as well as of 72 independent values.
 func TestDescribeWave(t *testing.T) {
-	s := newSample(slices.Repeat([]float64{100}, 8), slices.Repeat([][]float64{{1, 2, 3, 4, 5, 6, 7, 8}}, 8))
+	s := newSample(exactly(slices.Repeat([]float64{100}, 8)), exactBlocks(slices.Repeat([][]float64{{1, 2, 3, 4, 5, 6, 7, 8}}, 8)))
 	d := s.describe()
 	mean := Figure(8*100+8*36) / 72
 	for _, c := range []struct {
 		name      string
 		got, want Estimate
 	}{
-		{"mean", d.Mean, Estimate{mean, mean, mean}},
+		{"mean", d.Mean, interval(mean, mean, mean)},
 		// 72·(1.99394/2.36462)² = 51.2, that is 51: ranks 19 and 33 are 26.7 and 46.3 of 72, and of each value there are 8.
-		{"p50", d.P50, Estimate{5, 4, 6}},
-		{"p95", d.P95, Estimate{100, 8, nan}}, // rank 45 is 63.2
+		{"p50", d.P50, interval(5, 4, 6)},
+		{"p95", d.P95, interval(100, 8, nan)}, // rank 45 is 63.2
 	} {
 		if diff := cmp.Diff(c.want, c.got, nearly); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
@@ -203,7 +203,7 @@ func TestDescribeNothing(t *testing.T) {
 		Count: 0, Mean: unknown(), P50: unknown(), P90: unknown(), P95: unknown(), P99: unknown(), Min: nan, Max: nan,
 	}
 	for name, blocks := range map[string][][]float64{"no block": nil, "empty blocks": {nil, {}}} {
-		if diff := cmp.Diff(want, newSample(nil, blocks).describe(), nearly); diff != "" {
+		if diff := cmp.Diff(want, newSample(nil, exactBlocks(blocks)).describe(), nearly); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -211,11 +211,11 @@ func TestDescribeNothing(t *testing.T) {
 
 // Figures of one value, or of one block, have no interval.
 func TestDescribeOneBlock(t *testing.T) {
-	d := newSample(nil, [][]float64{{3, 1, 2}}).describe()
+	d := newSample(nil, exactBlocks([][]float64{{3, 1, 2}})).describe()
 	for name, c := range map[string]struct{ got, want Estimate }{
-		"mean": {d.Mean, Estimate{2, nan, nan}},
-		"p50":  {d.P50, Estimate{2, nan, nan}},
-		"p99":  {d.P99, Estimate{3, nan, nan}},
+		"mean": {d.Mean, interval(2, nan, nan)},
+		"p50":  {d.P50, interval(2, nan, nan)},
+		"p99":  {d.P99, interval(3, nan, nan)},
 	} {
 		if diff := cmp.Diff(c.want, c.got, nearly); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -225,10 +225,10 @@ func TestDescribeOneBlock(t *testing.T) {
 
 // Constant values are known exactly, but not beyond what their number tells.
 func TestDescribeConstant(t *testing.T) {
-	d := newSample(nil, slices.Repeat([][]float64{slices.Repeat([]float64{7}, 4)}, 32)).describe()
+	d := newSample(nil, exactBlocks(slices.Repeat([][]float64{slices.Repeat([]float64{7}, 4)}, 32))).describe()
 	want := Distribution{
-		Count: 128, Mean: Estimate{7, 7, 7},
-		P50: Estimate{7, 7, 7}, P90: Estimate{7, 7, 7}, P95: Estimate{7, 7, 7}, P99: Estimate{7, 7, nan}, Min: 7, Max: 7,
+		Count: 128, Mean: interval(7, 7, 7),
+		P50: interval(7, 7, 7), P90: interval(7, 7, 7), P95: interval(7, 7, 7), P99: interval(7, 7, nan), Min: 7, Max: 7,
 	}
 	if diff := cmp.Diff(want, d, nearly); diff != "" {
 		t.Errorf("distribution (-want +got):\n%s", diff)
@@ -304,7 +304,7 @@ func inBlocks(values []float64, inFlight float64) sample {
 		parts[i] = values[at : at+len(block)]
 		at += len(block)
 	}
-	return newSample(nil, parts)
+	return newSample(nil, exactBlocks(parts))
 }
 
 func TestCoverage(t *testing.T) {
@@ -337,4 +337,49 @@ func TestCoverage(t *testing.T) {
 			t.Errorf("%s: intervals cover the truth in %.1f %% of data sets, not in %.0f to %.0f %%", c.name, 100*got, 100*c.low, 100*c.high)
 		}
 	}
+}
+
+// exactly makes latencies without errors.
+func exactly(values []float64) []span {
+	spans := make([]span, len(values))
+	for i, value := range values {
+		spans[i] = span{value, value, value}
+	}
+	return spans
+}
+
+func exactBlocks(blocks [][]float64) [][]span {
+	all := make([][]span, len(blocks))
+	for i, block := range blocks {
+		all[i] = exactly(block)
+	}
+	return all
+}
+
+// What was read late is in every figure, and widens it: the figure and its interval hold what it may have been.
+func TestFiguresHoldTheErrorsOfTimeStamps(t *testing.T) {
+	blocks := make([][]span, 10)
+	for i := range 100 {
+		v := float64(i)
+		blocks[i%10] = append(blocks[i%10], span{v, v - 2, v + 1})
+	}
+	exact, wide := newSample(nil, exactBlocks(numbered(10))).describe(), newSample(nil, blocks).describe()
+	for _, c := range []struct {
+		name        string
+		exact, wide Estimate
+	}{{"mean", exact.Mean, wide.Mean}, {"p50", exact.P50, wide.P50}, {"p90", exact.P90, wide.P90}, {"p95", exact.P95, wide.P95}, {"p99", exact.P99, wide.P99}} {
+		want := Estimate{c.exact.Value, c.exact.Low - 2, c.exact.High + 1, c.exact.Value - 2, c.exact.Value + 1}
+		if diff := cmp.Diff(want, c.wide, nearly); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// numbered is the numbers from 0 to 99 in so many blocks.
+func numbered(count int) [][]float64 {
+	blocks := make([][]float64, count)
+	for i := range 100 {
+		blocks[i%count] = append(blocks[i%count], float64(i))
+	}
+	return blocks
 }

@@ -47,7 +47,7 @@ func storedRun() *Run {
 			{ID: "probe-W", Warmup: true, Status: 200, Scheduled: at(0.5), Started: at(0.5), Ended: at(0.9), PromptTokens: 512, CachedTokens: -1, OutputTokens: 128},
 			{
 				ID: "probe-A", Status: 200, Suspect: []string{"cached_prompt"}, Scheduled: at(1), Started: at(1.001), Connected: at(1.002), Sent: at(1.003),
-				Headers: at(1.1), FirstToken: at(1.2), LastToken: at(1.3), Ended: at(1.4), Gaps: []float64{0.05, 0.050001}, Late: []int{0, 2}, SentLate: true,
+				Headers: at(1.1), FirstToken: at(1.2), LastToken: at(1.3), Ended: at(1.4), Gaps: []float64{0.05, 0.050001}, Early: map[int]float64{0: 0.002, 2: 0.05}, SentLate: 0.00004,
 				FirstTokens: 1, OutputTokens: 3, PromptTokens: 512, CachedTokens: 16, ServerQueue: &queue, ServerPrefill: &prefill,
 			},
 			{Level: 1, ID: "probe-B", Reason: prober.ReasonConnect, Error: "dial: refused", Scheduled: at(50), Started: at(50), Ended: at(50.1), PromptTokens: -1, CachedTokens: -1},

@@ -41,6 +41,10 @@ type Estimate struct {
 	Value Figure `json:"value"`
 	Low   Figure `json:"low"`
 	High  Figure `json:"high"`
+	// Least and Most are what the figure of these very requests is at least and at most, since the times of tokens that
+	// were read late are known with an error. The interval includes that error.
+	Least Figure `json:"least"`
+	Most  Figure `json:"most"`
 }
 
 // Distribution describes one latency.

@@ -131,7 +131,7 @@ func TestSteadyRateInterval(t *testing.T) {
 		{"open loop", Level{Rate: 0.25, OutputTokens: 3}, 2.3646242515927844 * math.Sqrt(8.0/7*8*0.25) / 20},
 	} {
 		run.Plan.Levels = []Level{c.level}
-		want := Estimate{rate, Figure(rate * (1 - c.half)), Figure(rate * (1 + c.half))}
+		want := interval(rate, Figure(rate*(1-c.half)), Figure(rate*(1+c.half)))
 		if diff := cmp.Diff(want, Summarize(run).Levels[0].SteadyRate, nearly); diff != "" {
 			t.Errorf("%s: steady rate (-want +got):\n%s", c.name, diff)
 		}
@@ -169,8 +169,8 @@ func TestSummarizeNothing(t *testing.T) {
 			for what, e := range map[string]Estimate{
 				"TTFT mean": l.TTFT.Mean, "TTFT p99": l.TTFT.P99, "ITL p50": l.ITL.P50, "TPOT p95": l.TPOT.P95,
 				"duration p50": l.Duration.P50, "output rate": l.OutputRate, "steady rate": l.SteadyRate,
-				"counts": {l.PromptTokens, l.OutputTokens, l.CachedTokens}, "rates": {l.RequestRate, l.Goodput, nan},
-				"queue": {l.PeakRunning, l.PeakWaiting, nan}, "extremes": {l.TTFT.Min, l.TTFT.Max, nan},
+				"counts": {l.PromptTokens, l.OutputTokens, l.CachedTokens, nan, nan}, "rates": {l.RequestRate, l.Goodput, nan, nan, nan},
+				"queue": {l.PeakRunning, l.PeakWaiting, nan, nan, nan}, "extremes": {l.TTFT.Min, l.TTFT.Max, nan, nan, nan},
 			} {
 				if diff := cmp.Diff(unknown(), e, nearly); diff != "" {
 					t.Errorf("%s, %s: %s (-want +got):\n%s", name, l.Level, what, diff)

@@ -104,11 +104,11 @@ func TestWriteTable(t *testing.T) {
 
 // The widest figures fit too.
 func TestWriteTableWidest(t *testing.T) {
-	wide := Estimate{0.0999, nan, nan}
+	wide := interval(0.0999, nan, nan)
 	d := Distribution{P50: wide, P95: wide, P99: wide}
 	l := LevelSummary{
 		Level: Level{Concurrency: 256, PromptTokens: 8192, OutputTokens: 512}, Requests: 2048, Failed: 2048,
-		OutputRate: Estimate{99999, nan, nan}, TTFT: d, ITL: d, Duration: d, PeakWaiting: 9999, Drain: 79.5,
+		OutputRate: interval(99999, nan, nan), TTFT: d, ITL: d, Duration: d, PeakWaiting: 9999, Drain: 79.5,
 		Doubts: []Doubt{{Kind: KindCut, Text: strings.Repeat("very long ", 30)}},
 	}
 	other := l

@@ -62,7 +62,7 @@ func (v *view) sort() {
 // the order of their starts.
 func (v *view) measure(wave, after []*Request, indicator Indicator) sample {
 	blocks := blocked(after, v.inFlight)
-	values := make([][]float64, len(blocks))
+	values := make([][]span, len(blocks))
 	for i, block := range blocks {
 		values[i] = valuesOf(block, indicator)
 	}
@@ -76,12 +76,14 @@ func (v *view) wave() (first, after []*Request) {
 }
 
 // valuesOf lists the known values of a latency: one a request, or one a gap.
-func valuesOf(requests []*Request, indicator Indicator) []float64 {
-	var values []float64
+func valuesOf(requests []*Request, indicator Indicator) []span {
+	var values []span
 	for _, r := range requests {
 		if indicator == ITL {
-			values = append(values, r.ITL()...)
-		} else if value := r.Value(indicator); !math.IsNaN(value) {
+			for i := range r.ITL() {
+				values = append(values, r.gap(i))
+			}
+		} else if value, known := r.latency(indicator); known {
 			values = append(values, value)
 		}
 	}

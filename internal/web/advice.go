@@ -102,7 +102,7 @@ func suspectMeanings() map[string]string {
 		"long_output":    "cut at twice the tokens asked for; no duration and no time per token",
 		"cached_prompt":  "part of the prompt was in the server's cache, so prefill was shorter than it should be",
 		"coalesced":      "tokens arrived in bursts: something on the way buffers; no inter-token latency",
-		"reader_late":    "the prober read too late to know when tokens came; no latency",
+		"reader_late":    "the prober read too late to know when some tokens came; what is not known to 1 ms or 2 % is not recorded",
 		"usage_mismatch": "the server's numbers and its stream disagree, or one of them is impossible",
 		"no_done":        "the stream ended without [DONE]",
 		"content_type":   "an event stream under another content type",

@@ -279,7 +279,7 @@ func newAPIResult(rec *record) apiResult {
 		Scheduled: rfc3339(rec.Scheduled), Started: rfc3339(rec.Started), Ended: rfc3339(rec.Ended),
 		RemoteAddr: rec.RemoteAddr, Model: rec.Model, FinishReason: rec.FinishReason, StartDelay: rec.StartDelay().Seconds(),
 		Connect: duration(rec.ConnectTime()), TTFT: duration(rec.TTFT()), TTFA: duration(rec.TTFA()), Duration: duration(rec.Duration()),
-		ITLP50: positive(rec.itlP50), ITLP95: positive(rec.itlP95), ITLMax: positive(rec.itlMax), TPOT: positive(rec.tpot),
+		ITLP50: positive(rec.itlP50), ITLP95: positive(rec.itlP95), ITLMax: positive(rec.itlMax), TPOT: duration(rec.TPOT()),
 		PromptTokens: counted(rec.PromptTokens), CachedTokens: counted(rec.CachedTokens),
 		OutputTokens: rec.OutputTokens, TokenSource: rec.TokenSource, Events: rec.events,
 	}

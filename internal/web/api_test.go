@@ -49,7 +49,7 @@ func small(now time.Time) *fleet {
 	p := &prober.Probe{Target: "t", Workload: &shape512, RequestID: "flying-1", Started: now.Add(-3 * time.Second)}
 	f.history.Started(p)
 	f.history.Sent(p, now.Add(-2900*ms))
-	f.history.Token(p, now.Add(-time.Second))
+	f.history.Token(p, now.Add(-time.Second), 0)
 	return f
 }
 

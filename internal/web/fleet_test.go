@@ -188,7 +188,7 @@ func newFleet(now time.Time) *fleet {
 	p = f.begin("a10-quiet", now.Add(-time.Second), false)
 	f.history.Sent(p, p.Started.Add(time.Millisecond))
 	for i := range 40 {
-		f.history.Token(p, p.Started.Add(time.Duration(100+20*i)*time.Millisecond))
+		f.history.Token(p, p.Started.Add(time.Duration(100+20*i)*time.Millisecond), 0)
 	}
 	f.history.Missed("h100-queue", shape512.Name)
 	return f

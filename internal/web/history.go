@@ -53,7 +53,7 @@ func (h *History) Sent(p *prober.Probe, at time.Time) {
 }
 
 // Token implements [prober.Observer]. It takes no lock and allocates nothing.
-func (h *History) Token(p *prober.Probe, at time.Time) {
+func (h *History) Token(p *prober.Probe, at time.Time, _ time.Duration) {
 	v, ok := h.flights.Load(p)
 	if !ok {
 		return

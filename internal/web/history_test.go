@@ -147,10 +147,10 @@ func TestAgeAndSilenceOfFlights(t *testing.T) {
 		time.Sleep(time.Second)
 		h.Sent(streaming, time.Now())
 		time.Sleep(2 * time.Second)
-		h.Token(streaming, time.Now()) // first token 3 s after the start
+		h.Token(streaming, time.Now(), 0) // first token 3 s after the start
 		waiting := begin("waiting")
 		time.Sleep(4 * time.Second)
-		h.Token(streaming, time.Now())
+		h.Token(streaming, time.Now(), 0)
 		time.Sleep(3 * time.Second)
 
 		want := []flightView{
@@ -172,7 +172,7 @@ func TestTokenAllocatesNothing(t *testing.T) {
 	p := &prober.Probe{Target: "t", Workload: &prober.Workload{Name: "w"}, Started: time.Now()}
 	h.Started(p)
 	at := time.Now()
-	if n := testing.AllocsPerRun(1000, func() { h.Token(p, at) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { h.Token(p, at, 0) }); n != 0 {
 		t.Errorf("%v allocations a token, want 0", n)
 	}
 }
@@ -292,7 +292,7 @@ func TestConcurrentUse(t *testing.T) {
 				r := ended(fmt.Sprint(i), time.Now(), time.Millisecond, reason)
 				h.Started(r.Probe)
 				h.Sent(r.Probe, time.Now())
-				h.Token(r.Probe, time.Now())
+				h.Token(r.Probe, time.Now(), 0)
 				h.Ended(r)
 				h.Missed("t", "w")
 			}
@@ -312,6 +312,6 @@ func BenchmarkToken(b *testing.B) {
 	h.Started(p)
 	at := time.Now()
 	for b.Loop() {
-		h.Token(p, at)
+		h.Token(p, at, 0)
 	}
 }

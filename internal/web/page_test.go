@@ -417,9 +417,9 @@ func TestProbePageOfAFlight(t *testing.T) {
 		f.history.Sent(p, time.Now())
 		time.Sleep(2 * time.Second)
 		steps = append(steps, phases())
-		f.history.Token(p, time.Now())
+		f.history.Token(p, time.Now(), 0)
 		time.Sleep(3 * time.Second)
-		f.history.Token(p, time.Now())
+		f.history.Token(p, time.Now(), 0)
 		time.Sleep(12 * time.Second)
 		steps = append(steps, phases())
 		want := [][]string{

@@ -14,14 +14,15 @@ const maxGaps = 2048
 
 // record is a result as it is kept: bounded, and never changed once it can be seen.
 type record struct {
-	prober.Result // Gaps and Body only while young
+	prober.Result // Gaps, Early and Body only while young
 	errText       string
 	events        int           // token events; the gaps may be gone
 	itlP50        time.Duration // of the recordable gaps; 0 where there are none
 	itlP95        time.Duration
 	itlMax        time.Duration
-	tpot          time.Duration // 0: unknown
-	gapsCut       bool          // more gaps came than were kept
+
+	ttft, ttfa, tpot, duration recorded
+	gapsCut                    bool // more gaps came than were kept
 }
 
 // newRecord keeps what the page may show of a result.
@@ -41,26 +42,53 @@ func newRecord(res *prober.Result) *record {
 	if !res.FirstToken.IsZero() {
 		rec.events = len(res.Gaps) + 1
 	}
-	if gaps := slices.Clone(res.ITL()); len(gaps) > 0 {
+	var gaps []time.Duration
+	for l := range res.ITL() {
+		if l.Sound() {
+			gaps = append(gaps, l.Value)
+		}
+	}
+	if len(gaps) > 0 {
 		slices.Sort(gaps)
 		rec.itlP50, rec.itlP95, rec.itlMax = rank(gaps, 0.50), rank(gaps, 0.95), gaps[len(gaps)-1]
 	}
-	if d, ok := res.TPOT(); ok {
-		rec.tpot = d
-	}
+	rec.ttft, rec.ttfa, rec.tpot, rec.duration = newRecorded(res.TTFT()), newRecorded(res.TTFA()), newRecorded(res.TPOT()), newRecorded(res.Duration())
 	rec.gapsCut = len(res.Gaps) > maxGaps
 	rec.Gaps = slices.Clone(res.Gaps[:min(len(res.Gaps), maxGaps)])
+	rec.Early = slices.Clone(res.Early[:min(len(res.Early), maxGaps+1)])
 	return rec
 }
 
 // thin is the record without what takes much room.
 func (rec *record) thin() *record {
 	t := *rec
-	t.Gaps = nil
+	t.Gaps, t.Early = nil, nil
 	t.Body = scrub.Text(rec.Body, maxThin)
 	t.errText = scrub.Text(rec.errText, maxThin)
 	t.Err = nil
 	return &t
+}
+
+// recorded is a latency of a result if it is known well enough to be recorded.
+type recorded struct {
+	value time.Duration
+	known bool
+}
+
+func newRecorded(l prober.Latency, known bool) recorded { return recorded{l.Value, known && l.Sound()} }
+
+// TTFT is the time to first token if it was recorded.
+func (rec *record) TTFT() (d time.Duration, known bool) { return rec.ttft.value, rec.ttft.known }
+
+// TTFA is the time to first answer if it was recorded.
+func (rec *record) TTFA() (d time.Duration, known bool) { return rec.ttfa.value, rec.ttfa.known }
+
+// TPOT is the time per output token if it was recorded.
+func (rec *record) TPOT() (d time.Duration, known bool) { return rec.tpot.value, rec.tpot.known }
+
+// Duration is the request duration if it was recorded.
+func (rec *record) Duration() (d time.Duration, known bool) {
+	return rec.duration.value, rec.duration.known
 }
 
 // split tells where the time to first token went: in the engine's queue, in prefill, and outside the engine

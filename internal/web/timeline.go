@@ -331,8 +331,8 @@ func facts(rec *record) []fact {
 	if d, ok := rec.TTFA(); ok {
 		list = append(list, fact{"time to first answer", formatDuration(d)})
 	}
-	if rec.tpot > 0 {
-		list = append(list, fact{"time per output token", formatDuration(rec.tpot)})
+	if d, ok := rec.TPOT(); ok {
+		list = append(list, fact{"time per output token", formatDuration(d)})
 	}
 	if d, ok := rec.Duration(); ok {
 		list = append(list, fact{"duration", formatDuration(d)})

@@ -162,8 +162,8 @@ func TestTokenBeforeATornOne(t *testing.T) {
 		})
 	}
 	res := g.once(t)
-	if !res.OK() || !res.Suspect.Has(SuspectReaderLate) || !slices.Contains(res.LateTokens, 1) {
-		t.Errorf("%s, late tokens %v, want the second", outcome(res), res.LateTokens)
+	if !res.OK() || !res.Suspect.Has(SuspectReaderLate) || !slices.Contains(lateTokens(res), 1) {
+		t.Errorf("%s, late tokens %v, want the second", outcome(res), lateTokens(res))
 	}
 }
 
@@ -258,15 +258,14 @@ func TestSegmentsAreCountedAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A request is doubted if the processor was lost after its start stamp.
+// Nobody knows better when a request left than that the processor may have been lost after its start stamp.
 func TestRequestThatWasHeldBack(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		delay time.Duration // after the start stamp
-		late  bool
 	}{
-		{"sent at once", 0, false},
-		{"sent 3 ms later", 3 * time.Millisecond, true},
+		{"sent at once", 0},
+		{"sent 3 ms later", 3 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			address := serveTCP(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
@@ -284,15 +283,8 @@ func TestRequestThatWasHeldBack(t *testing.T) {
 			if _, err := io.WriteString(s, "POST /"); err != nil {
 				t.Fatal(err)
 			}
-			if held := time.Duration(s.sending.Load()); held < c.delay {
+			if held := s.heldBack(); held < c.delay {
 				t.Errorf("held back by %v, want at least %v", held, c.delay)
-			}
-			l := newLateness(s, &trails{})
-			if late := l.verdict(); late != c.late {
-				t.Errorf("late %v, want %v", late, c.late)
-			}
-			if tokens, sent := l.blame(); len(tokens) > 0 || sent != c.late {
-				t.Errorf("the start stamp is in doubt: %v, want %v; so are tokens %v", sent, c.late, tokens)
 			}
 		})
 	}

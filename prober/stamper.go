@@ -1,0 +1,160 @@
+package prober
+
+import (
+	"sync"
+	"time"
+)
+
+// stamper tells how much earlier than its time stamp each token event of a stream may have come.
+//
+// The kernel merges TCP segments that wait to be read, and keeps the stamp of the newest. So the stamp of a read is
+// exact for what came in its last segment. Whatever came in another segment came earlier, but after the socket was
+// last seen empty. TCP_INFO counts the segments, which tells a server that wrote several events at once from a reader
+// that was late.
+type stamper struct {
+	conn   *stampedConn
+	kernel bool   // gives stamps
+	tails  *tails // of the same server
+	// hidden: the reader of events cannot see all that was read from the socket, as under TLS.
+	hidden bool
+
+	batch  int             // of reads, that the last event came with
+	looked int             // the read at which the segments were counted last
+	events int             // events of the batch so far
+	spans  []time.Duration // of its token events: how long before its stamp each came at most
+	torn   bool            // the batch goes on after its last event so far
+	merged bool            // the batch may hold more segments than one write needs
+
+	early     []time.Duration // of every token event so far
+	lastToken time.Time
+	alone     bool          // the last token event is known not to have the stamp of something that came later
+	tail      time.Duration // from the last token event to the last event after it; 0: not known
+	delay     time.Duration // the longest time that a token event had been waiting to be read
+}
+
+func newStamper(conn *stampedConn, tails *tails, hidden bool) *stamper {
+	s := &stamper{conn: conn, kernel: conn.kernel != nil, tails: tails, hidden: hidden, batch: conn.arrival.batch}
+	s.look()
+	return s
+}
+
+// event takes note of an event that was just read; more tells that it is not the last thing that was read. It returns
+// how much earlier the event may have come as far as is known now; what comes later in the same read may add to it.
+func (s *stamper) event(token, more bool) (early time.Duration) {
+	a := &s.conn.arrival
+	if a.batch != s.batch {
+		s.nextBatch(token)
+	}
+	s.torn = more
+	s.events++
+	if (s.events > 1 || more || s.hidden) && a.read != s.looked {
+		s.look()
+	}
+	s.widen(token)
+	if token {
+		return s.token(more)
+	}
+	if len(s.spans) > 0 {
+		s.alone = s.alone && !s.merged
+	} else if a.exact && !s.lastToken.IsZero() {
+		s.tail = a.at.Sub(s.lastToken)
+	}
+	return 0
+}
+
+// nextBatch leaves the batch before. If that ended with the beginning of the event that has now come, its token events
+// may have the stamp of that beginning.
+func (s *stamper) nextBatch(token bool) {
+	merged := false
+	if s.torn && len(s.spans) > 0 {
+		s.look()
+		s.widen(token)
+		merged = s.merged // nobody knows in which of the two batches the segments were
+	}
+	s.batch, s.events, s.spans, s.merged = s.conn.arrival.batch, 0, s.spans[:0], merged
+}
+
+// look counts the segments of the batch.
+func (s *stamper) look() {
+	extra, long := s.conn.segmented()
+	s.merged = s.merged || extra > 0 || long
+	s.looked = s.conn.arrival.read
+}
+
+// widen gives the token events of a batch their bounds when another event turns out to have the same stamp. They may
+// have come at any time since the socket was empty. What is no token and follows the last token at once, such as
+// usage, was sent a moment after it: how long a moment is known from other streams of the server.
+func (s *stamper) widen(token bool) {
+	if !s.merged {
+		return
+	}
+	first := len(s.early) - len(s.spans)
+	for i, span := range s.spans {
+		if tail, known := s.tails.longest(); known && !token && i == len(s.spans)-1 {
+			span = min(span, 2*tail)
+		}
+		s.early[first+i] = max(s.early[first+i], span)
+	}
+}
+
+func (s *stamper) token(more bool) (early time.Duration) {
+	a := &s.conn.arrival
+	span, known := a.span, time.Duration(0)
+	if !s.kernel {
+		span = 0 // without the kernel's stamps, nothing is known but the time of the read
+	} else if !a.exact {
+		known = span
+	}
+	s.early, s.spans = append(s.early, known), append(s.spans, span)
+	s.lastToken, s.alone, s.tail = a.at, known == 0, 0
+	s.delay = max(s.delay, a.delay)
+	if s.merged && (more || s.hidden) {
+		return span
+	}
+	return known
+}
+
+// end returns the bounds of all token events, nil if all stamps are exact, and learns from the stream.
+func (s *stamper) end() []time.Duration {
+	if s.kernel && s.tail > 0 && s.alone {
+		s.tails.note(s.tail)
+	}
+	for _, early := range s.early {
+		if early > 0 {
+			return s.early
+		}
+	}
+	return nil
+}
+
+// tails remembers how long one server takes from the last token of a stream to the end of what it sends after it
+// (usage, [DONE]), as seen where the two were not read together. A server that takes long is read apart more often
+// than one that does not, so the longest is not overlooked.
+type tails struct {
+	mu   sync.Mutex
+	last [16]time.Duration // in the order of their index, around the end
+	seen int
+}
+
+func (t *tails) note(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last[t.seen%len(t.last)] = d
+	t.seen++
+}
+
+// longest is the longest of those that are remembered.
+func (t *tails) longest() (d time.Duration, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, tail := range t.last[:min(t.seen, len(t.last))] {
+		d = max(d, tail)
+	}
+	return d, t.seen > 0
+}
+
+func (t *tails) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seen = 0
+}

@@ -87,7 +87,7 @@ func Servers() []Server {
 func connections() []Server {
 	return []Server{
 		{Name: "closed on accept", Connect: raw(cut), Probes: unread, Scrapes: lost},
-		{Name: "reset on accept", Connect: raw(reset), Probes: unread, Scrapes: lost},
+		{Name: "reset on accept", Connect: raw(reset), Probes: append(unread[:3:3], "connect"), Scrapes: lost},
 		{Name: "accepted and never read", Connect: raw(deaf), Probes: slow, Scrapes: slow},
 		{Name: "request read, no answer", Chat: raw(hold), Models: raw(hold), Tokenize: raw(hold), Metrics: raw(hold), Health: raw(hold), Version: raw(hold), Probes: slow, Scrapes: slow},
 		{Name: "closed after the request", Chat: raw(cut), Metrics: raw(cut), Probes: unread, Scrapes: lost},

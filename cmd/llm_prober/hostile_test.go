@@ -39,7 +39,7 @@ const (
 // hostileConfig probes a healthy server and, under the names given, hostile ones.
 func hostileConfig(healthy string, targets ...string) string {
 	yaml := fmt.Sprintf(`
-global: {interval: 4s, timeout: %v, stall_timeout: 3s, warmup: 0, relay_interval: 4s}
+global: {interval: 4s, timeout: %v, stall_timeout: 3s, warmup: 0, relay_interval: 2s}
 workloads: [{name: w, prompt_tokens: 512, output_tokens: 16}]
 slos: [{name: success, indicator: success, objective: 99}, {name: ttft, indicator: ttft, threshold: 1s, objective: 99}]
 targets:

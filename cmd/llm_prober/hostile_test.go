@@ -133,6 +133,11 @@ func TestHostileServersOnSockets(t *testing.T) {
 		t.Errorf("it ended with %v after %v", p.cmd.ProcessState, took)
 	}
 	checkText(t, "the log", p.log.String())
+	for line := range strings.Lines(p.log.String()) {
+		if !strings.HasPrefix(line, "ts=") {
+			t.Errorf("a line is none of the logger's: %.200q", line)
+		}
+	}
 }
 
 // peak is the most memory that the process has had, in kB.

@@ -34,6 +34,18 @@ type client struct {
 	tails     tails        // of the server's streams
 	left      atomic.Int32 // requests that did not end when they were told to
 	secrets   scrub.Secrets
+	watch     *Watch       // nil: none
+	late      atomic.Int64 // when a stream was read late last, in Unix nanoseconds
+}
+
+// watchFor is how long connections are watched after one was read late.
+const watchFor = 10 * time.Minute
+
+// needsWatch tells whether the stamps of a new connection may need help: it is not known yet how long the server takes
+// to end a stream, or one was read late not long ago. The rest of the time a watch would only cost.
+func (c *client) needsWatch() bool {
+	_, known := c.tails.longest()
+	return c.watch != nil && (!known || time.Since(time.Unix(0, c.late.Load())) < watchFor)
 }
 
 func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {
@@ -111,6 +123,9 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 		}
 	}}
 	x.slot.deadline, _ = ctx.Deadline()
+	if c.needsWatch() {
+		x.slot.watch = c.watch
+	}
 	defer func() {
 		telling.Lock()
 		defer telling.Unlock()

@@ -40,6 +40,8 @@ type stampedConn struct {
 	slot    *dialSlot                // of the exchange that it was dialled for; nil: of none
 	reading atomic.Bool              // in a read
 	flooded atomic.Bool              // the bound on headers was reached
+	wakes   *wakes                   // when something came, as far as a [Watch] knows
+	unwatch func()
 
 	awaitWrite atomic.Bool
 	sent       func(time.Time) // told the time of the first write after armWrite
@@ -69,7 +71,7 @@ type arrival struct {
 
 func newStampedConn(conn net.Conn, sent func(time.Time)) *stampedConn {
 	now := time.Now()
-	return &stampedConn{Conn: conn, kernel: newKernelStamps(conn), tried: now, floor: now, headers: maxHeaderBytes, sent: sent}
+	return &stampedConn{Conn: conn, kernel: newKernelStamps(conn), tried: now, floor: now, headers: maxHeaderBytes, sent: sent, unwatch: func() {}}
 }
 
 // Read implements net.Conn. What came after the exchange's deadline it does not return.
@@ -243,6 +245,7 @@ func (c *stampedConn) Close() error {
 	if s, ok := c.kernel.segments(); ok {
 		c.last.Store(&s)
 	}
+	c.unwatch()
 	return c.Conn.Close()
 }
 
@@ -318,6 +321,7 @@ type dialSlot struct {
 	conn     atomic.Pointer[stampedConn]
 	released atomic.Bool // whoever read the answer has closed it
 	sent     func(time.Time)
+	watch    *Watch // for the connection; nil: none
 }
 
 type dialSlotKey struct{}
@@ -368,6 +372,9 @@ func stamped(dial DialFunc) DialFunc {
 		}
 		c := newStampedConn(conn, slot.sent)
 		c.slot = slot
+		if slot.watch != nil {
+			c.wakes, c.unwatch = slot.watch.add(c.kernel)
+		}
 		slot.conn.Store(c)
 		context.AfterFunc(slot.work, func() {
 			if !slot.released.Load() { // else net/http closes it, in its own order

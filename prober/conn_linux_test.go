@@ -188,7 +188,7 @@ func TestStampedReadAllocatesNothing(t *testing.T) {
 
 // held is a scene in which the observer keeps the reader from reading after the first token, until the server has
 // written all of writes, with a pause of 5 ms after each.
-func held(t *testing.T, wrap func(func(net.Conn)) func(net.Conn), change func(*Target), writes ...string) *Result {
+func held(t *testing.T, watch *Watch, wrap func(func(net.Conn)) func(net.Conn), change func(*Target), writes ...string) *Result {
 	t.Helper()
 	keepStamping(t)
 	reading, written := make(gate), make(gate)
@@ -211,6 +211,7 @@ func held(t *testing.T, wrap func(func(net.Conn)) func(net.Conn), change func(*T
 		change(&target)
 	}
 	g := newRig(t, nil, target)
+	g.client.watch = watch
 	var once sync.Once
 	g.rec.onToken = func() {
 		once.Do(func() {
@@ -261,9 +262,9 @@ func TestLateReader(t *testing.T) {
 		{"tokens longer than the buffer", []string{"{C:<6000 x b>}", "{C:<6000 x c>}" + finish}, []int{1, 2}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			probe := func() *Result { return held(t, nil, nil, c.writes...) }
+			probe := func() *Result { return held(t, nil, nil, nil, c.writes...) }
 			if !c.late {
-				probe = func() *Result { return punctual(func() *Result { return held(t, nil, nil, c.writes...) }) }
+				probe = func() *Result { return punctual(func() *Result { return held(t, nil, nil, nil, c.writes...) }) }
 			}
 			res := probe()
 			if got := res.Suspect.Has(SuspectReaderLate); !res.OK() || got != c.late {
@@ -321,7 +322,7 @@ func TestPunctualReader(t *testing.T) {
 func TestKernelStampsUnderTLS(t *testing.T) {
 	cert, authority := certificate(t)
 	wrap := func(handle func(net.Conn)) func(net.Conn) { return overTLS(cert, handle) }
-	res := punctual(func() *Result { return held(t, wrap, trusting(authority), "{C:b}"+finish) })
+	res := punctual(func() *Result { return held(t, nil, wrap, trusting(authority), "{C:b}"+finish) })
 	if !res.OK() || !res.KernelStamps || res.Suspect.Has(SuspectReaderLate) {
 		t.Errorf("%s (%v), kernel stamps %v", outcome(res), res.Err, res.KernelStamps)
 	}
@@ -331,7 +332,7 @@ func TestKernelStampsUnderTLS(t *testing.T) {
 	if res.CertExpiry.IsZero() {
 		t.Error("no expiry of the certificate")
 	}
-	if res := held(t, wrap, trusting(authority), "{C:b}", "{C:c}", finish); !res.Suspect.Has(SuspectReaderLate) {
+	if res := held(t, nil, wrap, trusting(authority), "{C:b}", "{C:c}", finish); !res.Suspect.Has(SuspectReaderLate) {
 		t.Errorf("two records that waited: %s", outcome(res))
 	}
 }
@@ -386,5 +387,50 @@ func TestArrivalsKeepTheirOrder(t *testing.T) {
 	conn.note(1, false, received{tried: time.Now(), stamp: first.Add(-stampSlack / 2).Round(0)})
 	if conn.arrival.at.Before(first) {
 		t.Errorf("the second bytes came %v before the first", first.Sub(conn.arrival.at))
+	}
+}
+
+// With a watch, of what waited together the first is known as well as the last.
+func TestWatch(t *testing.T) {
+	watch := NewWatch()
+	if watch == nil {
+		t.Skip("the kernel does not tell how long a thread waited for the processor")
+	}
+	defer watch.Close()
+	cert, authority := certificate(t)
+	secure := func(handle func(net.Conn)) func(net.Conn) { return overTLS(cert, handle) }
+	for _, c := range []struct {
+		name   string
+		writes []string
+		unsure []int // tokens, of those after the first
+		gaps   []time.Duration
+	}{
+		{"the last token, then what trails it", []string{"{C:b}", finish}, nil, []time.Duration{0}},
+		{"two tokens, the second with what trails it", []string{"{C:b}", "{C:c}" + finish}, []int{2}, []time.Duration{0, 5 * time.Millisecond}},
+		{"three tokens", []string{"{C:b}", "{C:c}", "{C:d}" + finish}, []int{2, 3}, []time.Duration{0, 5 * time.Millisecond, 5 * time.Millisecond}},
+	} {
+		for _, over := range []string{"TCP", "TLS"} {
+			t.Run(c.name+" over "+over, func(t *testing.T) {
+				wrap, change := secure, trusting(authority)
+				if over == "TCP" {
+					wrap, change = nil, nil
+				}
+				var res *Result
+				for range 20 { // on a busy machine the watch may be late too
+					res = held(t, watch, wrap, change, c.writes...)
+					if late := slices.DeleteFunc(lateTokens(res), func(i int) bool { return i == 0 }); res.OK() && slices.Equal(late, c.unsure) {
+						break
+					}
+				}
+				if late := slices.DeleteFunc(lateTokens(res), func(i int) bool { return i == 0 }); !res.OK() || !slices.Equal(late, c.unsure) {
+					t.Fatalf("%s (%v): unsure %v, want %v", outcome(res), res.Err, late, c.unsure)
+				}
+				for i, want := range c.gaps {
+					if gap := res.Gap(i); want > 0 && gap.Most < want {
+						t.Errorf("gap %d is %v to %v, but the server let pass %v", i, gap.Least, gap.Most, want)
+					}
+				}
+			})
+		}
 	}
 }

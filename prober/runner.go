@@ -21,6 +21,7 @@ type Options struct {
 	Logger    log.Logger // nil: nothing is logged
 	UserAgent string
 	Dial      DialFunc // nil: DefaultDial
+	Watch     *Watch   // nil: what is read late is not known as well
 	// Seed differs between replicas, so that they do not probe at the same instant.
 	Seed uint64
 }
@@ -83,6 +84,7 @@ func NewRunner(t Target, o Options) (*Runner, error) {
 	if proxy := t.HTTP.ProxyURL.URL; proxy != nil && c.proxy == "" {
 		level.Warn(logger).Log("msg", "the target is reached without its proxy_url: it is named in no_proxy, or is a loopback address, which any no_proxy leaves out", "proxy", proxy.Host)
 	}
+	c.watch = o.Watch
 	r := &Runner{
 		target: t, opts: o, logger: logger, client: c, server: newServer(c, logger),
 		drain: make(chan struct{}), warm: warmup{left: t.Warmup},

@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,14 +19,20 @@ type stamper struct {
 	// hidden: the reader of events cannot see all that was read from the socket, as under TLS.
 	hidden bool
 
-	batch  int             // of reads, that the last event came with
-	looked int             // the read at which the segments were counted last
-	events int             // events of the batch so far
-	spans  []time.Duration // of its token events: how long before its stamp each came at most
-	torn   bool            // the batch goes on after its last event so far
-	merged bool            // the batch may hold more segments than one write needs
+	batch   int             // of reads, that the last event came with
+	looked  int             // the read at which the segments were counted last
+	events  int             // events of the batch so far
+	spans   []time.Duration // of its token events: how long before its stamp each came at most
+	ats     []time.Time     // and their stamps
+	leads   bool            // its first event carries tokens
+	torn    bool            // the batch goes on after its last event so far
+	merged  bool            // the batch may hold more segments than one write needs
+	surplus int             // segments of it beyond the first, as far as they are counted
+	split   bool            // an event of the stream came in several segments
+	end     time.Time       // when its last event came
 
 	early     []time.Duration // of every token event so far
+	shifts    []shift
 	lastToken time.Time
 	alone     bool          // the last token event is known not to have the stamp of something that came later
 	tail      time.Duration // from the last token event to the last event after it; 0: not known
@@ -45,8 +52,10 @@ func (s *stamper) event(token, more bool) (early time.Duration) {
 	if a.batch != s.batch {
 		s.nextBatch(token)
 	}
-	s.torn = more
-	s.events++
+	s.torn, s.end = more, a.at
+	if s.events++; s.events == 1 {
+		s.leads = token
+	}
 	if (s.events > 1 || more || s.hidden) && a.read != s.looked {
 		s.look()
 	}
@@ -71,13 +80,49 @@ func (s *stamper) nextBatch(token bool) {
 		s.widen(token)
 		merged = s.merged // nobody knows in which of the two batches the segments were
 	}
-	s.batch, s.events, s.spans, s.merged = s.conn.arrival.batch, 0, s.spans[:0], merged
+	s.split = s.split || s.torn
+	s.settle()
+	s.batch, s.events, s.spans, s.ats, s.merged, s.surplus = s.conn.arrival.batch, 0, s.spans[:0], s.ats[:0], merged, 0
+}
+
+// shift is by how much the stamp of a token event is too late.
+type shift struct {
+	token int
+	by    time.Duration
+}
+
+// settle narrows the bounds of a batch that is complete by when its first segment came, if that is known. Where no
+// event of the stream was seen to come in several segments, its first event came with the first segment.
+func (s *stamper) settle() {
+	s.split = s.split || s.surplus > s.events // one may be that of the headers, or of the end of the body
+	if !s.merged || len(s.spans) == 0 {
+		return
+	}
+	start := s.ats[0].Add(-s.spans[0])
+	first, ok := s.conn.wakes.first(start, s.ats[0])
+	if !ok {
+		return
+	}
+	from := len(s.early) - len(s.spans)
+	for i, at := range s.ats {
+		s.early[from+i] = min(s.early[from+i], max(0, at.Sub(first.since)))
+	}
+	if !s.leads || s.split || !first.by.Before(s.ats[0]) || first.by.Before(start) {
+		return
+	}
+	late := s.ats[0].Sub(first.by)
+	s.early[from] = max(0, min(s.early[from]-late, first.by.Sub(first.since)))
+	s.shifts = append(s.shifts, shift{from, late})
+	if len(s.spans) == 1 {
+		s.tail, s.alone = s.end.Sub(first.by), true
+	}
 }
 
 // look counts the segments of the batch.
 func (s *stamper) look() {
 	extra, long := s.conn.segmented()
 	s.merged = s.merged || extra > 0 || long
+	s.surplus += max(0, extra)
 	s.looked = s.conn.arrival.read
 }
 
@@ -105,7 +150,7 @@ func (s *stamper) token(more bool) (early time.Duration) {
 	} else if !a.exact {
 		known = span
 	}
-	s.early, s.spans = append(s.early, known), append(s.spans, span)
+	s.early, s.spans, s.ats = append(s.early, known), append(s.spans, span), append(s.ats, a.at)
 	s.lastToken, s.alone, s.tail = a.at, known == 0, 0
 	s.delay = max(s.delay, a.delay)
 	if s.merged && (more || s.hidden) {
@@ -114,17 +159,41 @@ func (s *stamper) token(more bool) (early time.Duration) {
 	return known
 }
 
-// end returns the bounds of all token events, nil if all stamps are exact, and learns from the stream.
-func (s *stamper) end() []time.Duration {
+// finish writes the bounds of all token events into a result, and learns from the stream. It reports whether any was
+// read late.
+func (s *stamper) finish(r *Result) (late bool) {
+	s.settle()
+	for _, shift := range s.shifts {
+		r.shift(shift.token, shift.by)
+	}
 	if s.kernel && s.tail > 0 && s.alone {
 		s.tails.note(s.tail)
 	}
-	for _, early := range s.early {
-		if early > 0 {
-			return s.early
-		}
+	r.Early = nil
+	if slices.ContainsFunc(s.early, func(early time.Duration) bool { return early > 0 }) {
+		r.Early = s.early
 	}
-	return nil
+	return len(s.shifts) > 0 || slices.ContainsFunc(s.early, func(early time.Duration) bool { return early > soundError })
+}
+
+// shift makes the time of a token event earlier.
+func (r *Result) shift(token int, by time.Duration) {
+	if token > 0 {
+		by = min(by, r.Gaps[token-1]) // events come in their order
+	}
+	if token == 0 {
+		r.FirstToken = r.FirstToken.Add(-by)
+	} else {
+		r.Gaps[token-1] -= by
+	}
+	if token == len(r.Gaps) {
+		r.LastToken = r.LastToken.Add(-by)
+	} else {
+		r.Gaps[token] += by
+	}
+	if token == r.AnswerToken && !r.FirstAnswer.IsZero() {
+		r.FirstAnswer = r.FirstAnswer.Add(-by)
+	}
 }
 
 // tails remembers how long one server takes from the last token of a stream to the end of what it sends after it

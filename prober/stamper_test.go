@@ -58,7 +58,9 @@ func stampedReadings(seen []time.Duration, readings []reading) *stamper {
 // early lists the bounds of the token events in milliseconds; it is nil where all stamps are exact.
 func earlyMillis(s *stamper) []float64 {
 	var list []float64
-	for _, d := range s.end() {
+	res := &Result{Gaps: make([]time.Duration, max(0, len(s.early)-1))}
+	s.finish(res)
+	for _, d := range res.Early {
 		list = append(list, float64(d)/float64(time.Millisecond))
 	}
 	return list
@@ -175,7 +177,7 @@ func TestTailIsLearnt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := stampedReadings(nil, c.readings)
-			s.end()
+			s.finish(&Result{Gaps: make([]time.Duration, max(0, len(s.early)-1))})
 			if got := s.tails.last[:s.tails.seen]; !slices.Equal(got, c.want) {
 				t.Errorf("learnt %v, want %v", got, c.want)
 			}

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/llm-prober/llm_prober/internal/scrub"
@@ -51,7 +52,7 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 	conn := x.slot.conn.Load()
 	s := &streaming{
 		res: res, obs: obs, conn: conn, sse: newSSEReader(askingBody{conn, resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),
-		stamper: newStamper(conn, &c.tails, resp.TLS != nil), stall: stall, stop: cancel, secrets: &c.secrets,
+		stamper: newStamper(conn, &c.tails, resp.TLS != nil), late: &c.late, stall: stall, stop: cancel, secrets: &c.secrets,
 	}
 	switch resp.StatusCode {
 	case http.StatusOK:
@@ -79,6 +80,7 @@ type streaming struct {
 	sse     *sseReader
 	answer  *answer
 	stamper *stamper
+	late    *atomic.Int64 // of the client
 	stall   time.Duration
 	stop    context.CancelCauseFunc
 	secrets *scrub.Secrets
@@ -116,7 +118,10 @@ func (s *streaming) read(ctx context.Context) error {
 		}
 	}
 	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, s.stamper.delay
-	res.Early, res.SentLate = s.stamper.end(), s.conn.heldBack()
+	if s.stamper.finish(res) {
+		s.late.Store(time.Now().UnixNano())
+	}
+	res.SentLate = s.conn.heldBack()
 	if err = s.explain(ctx, err); left != nil && !errors.Is(err, errAbandoned) {
 		err = s.explain(ctx, left)
 	}

@@ -145,7 +145,9 @@ func run(args []string) int {
 		}
 		stopDemo = sim.stop
 	}
-	d, err := newDaemon(cfg, load, prober.Options{Logger: logger, UserAgent: userAgent(), Seed: replicaSeed(*f.web.WebListenAddresses)})
+	// It has no end of its own: it is needed as long as there are probes, and the process ends after them.
+	watch := prober.NewWatch()
+	d, err := newDaemon(cfg, load, prober.Options{Logger: logger, UserAgent: userAgent(), Watch: watch, Seed: replicaSeed(*f.web.WebListenAddresses)})
 	if err != nil {
 		printErrors(err)
 		return exitUsage

@@ -90,7 +90,9 @@ func (p *probe) run(ctx context.Context, stdout, stderr io.Writer) int {
 	if p.verbose {
 		logger = level.NewFilter(log.NewLogfmtLogger(stderr), level.AllowDebug())
 	}
-	runner, err := prober.NewRunner(target, prober.Options{Logger: logger, UserAgent: userAgent()})
+	watch := prober.NewWatch()
+	defer watch.Close()
+	runner, err := prober.NewRunner(target, prober.Options{Logger: logger, UserAgent: userAgent(), Watch: watch})
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitUsage

@@ -73,10 +73,10 @@ func newProbe(r *prober.Result) probe {
 		ID: r.RequestID, Failed: string(r.Reason), Late: r.Suspect.Has(prober.SuspectReaderLate), Suspect: r.Suspect.Names(),
 		Sent: r.Sent.UnixNano(), TTFT: r.FirstToken.Sub(r.Sent), Gaps: r.Gaps, ReadDelay: r.ReadDelay,
 	}
-	_, p.TTFTKnown = r.Trusted().TTFT()
+	ttft, known := r.TTFT()
+	p.TTFTKnown = known && ttft.Sound()
 	for i := range r.Gaps {
-		_, known := r.Trusted().Gap(i)
-		p.GapsKnown = append(p.GapsKnown, known)
+		p.GapsKnown = append(p.GapsKnown, r.Gap(i).Sound())
 	}
 	return p
 }
@@ -173,7 +173,7 @@ func (c *clientConfig) runner() (*prober.Runner, error) {
 			},
 			Interval: time.Second, Arrival: prober.Constant, Timeout: 5 * time.Minute, StallTimeout: time.Minute, MaxInFlight: 1,
 		}},
-	}, prober.Options{Observer: observer, Dial: c.dial, UserAgent: "llm_prober/bench"})
+	}, prober.Options{Observer: observer, Dial: c.dial, Watch: prober.NewWatch(), UserAgent: "llm_prober/bench"})
 }
 
 // plainConn hides the kind of a connection, so that no one can ask the kernel for stamps.

@@ -28,6 +28,7 @@ type Server struct {
 	UserAgent string     //
 	Logger    log.Logger // nil: nothing is logged
 	Dial      prober.DialFunc
+	Watch     *prober.Watch // nil: what is read late is known less well
 }
 
 // Runner runs experiments on a real server. [Runner.Run] runs a whole plan; who decides on the next level by what
@@ -70,7 +71,7 @@ func NewRunner(plan Plan, server Server) (*Runner, error) {
 	}
 	var err error
 	r.prober, err = prober.NewRunner(t, prober.Options{
-		Observer: &counting{r}, Logger: server.Logger, UserAgent: server.UserAgent, Dial: server.Dial,
+		Observer: &counting{r}, Logger: server.Logger, UserAgent: server.UserAgent, Dial: server.Dial, Watch: server.Watch,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing to measure: %w", err)

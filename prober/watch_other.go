@@ -1,0 +1,14 @@
+//go:build !linux || !(amd64 || arm64)
+
+package prober
+
+// Watch does not exist here.
+type Watch struct{}
+
+// NewWatch returns nil, which watches nothing.
+func NewWatch() *Watch { return nil }
+
+// Close does nothing.
+func (*Watch) Close() {}
+
+func (*Watch) add(*kernelStamps) (k *wakes, remove func()) { return nil, func() {} }

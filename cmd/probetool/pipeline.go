@@ -8,6 +8,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/config"
 	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 // measure runs an experiment on a server and returns the exit code.
@@ -23,6 +24,8 @@ func measure(ctx context.Context, e *config.Experiment, out results, search *swe
 		tell(stderr, "%v", err)
 		return exitUsage
 	}
+	server.Watch = prober.NewWatch()
+	defer server.Watch.Close()
 	runner, err := sweep.NewRunner(plan, server)
 	if err != nil {
 		tell(stderr, "%v", err)

@@ -34,6 +34,9 @@ type stamper struct {
 	early     []time.Duration // of every token event so far
 	shifts    []shift
 	lastToken time.Time
+	before    time.Time     // the stamp of the last token event before the batch; zero: there was none
+	shortest  time.Duration // gap before it, of those between two exact stamps; 0: not known
+	paced     bool          // it is known
 	alone     bool          // the last token event is known not to have the stamp of something that came later
 	tail      time.Duration // from the last token event to the last event after it; 0: not known
 	delay     time.Duration // the longest time that a token event had been waiting to be read
@@ -82,6 +85,7 @@ func (s *stamper) nextBatch(token bool) {
 	}
 	s.split = s.split || s.torn
 	s.settle()
+	s.noteGap()
 	s.batch, s.events, s.spans, s.ats, s.merged, s.surplus = s.conn.arrival.batch, 0, s.spans[:0], s.ats[:0], merged, 0
 }
 
@@ -118,6 +122,25 @@ func (s *stamper) settle() {
 	}
 }
 
+// noteGap takes note of the gap before the tokens of the batch that is left, if its ends are exact. Tokens that came in
+// one segment have gaps of 0.
+func (s *stamper) noteGap() {
+	if len(s.spans) == 0 {
+		return
+	}
+	first := len(s.early) - len(s.spans)
+	if first > 0 && s.early[first-1] == 0 && s.early[first] == 0 {
+		gap := s.lastToken.Sub(s.before)
+		if len(s.spans) > 1 {
+			gap = 0
+		}
+		if !s.paced || gap < s.shortest {
+			s.shortest, s.paced = gap, true
+		}
+	}
+	s.before = s.lastToken
+}
+
 // look counts the segments of the batch.
 func (s *stamper) look() {
 	extra, long := s.conn.segmented()
@@ -127,19 +150,37 @@ func (s *stamper) look() {
 }
 
 // widen gives the token events of a batch their bounds when another event turns out to have the same stamp. They may
-// have come at any time since the socket was empty. What is no token and follows the last token at once, such as
-// usage, was sent a moment after it: how long a moment is known from other streams of the server.
+// have come at any time since the socket was empty.
 func (s *stamper) widen(token bool) {
 	if !s.merged {
 		return
 	}
 	first := len(s.early) - len(s.spans)
 	for i, span := range s.spans {
-		if tail, known := s.tails.longest(); known && !token && i == len(s.spans)-1 {
-			span = min(span, 2*tail)
+		if !token && i == len(s.spans)-1 {
+			span = min(span, s.tailAtMost(span))
 		}
 		s.early[first+i] = max(s.early[first+i], span)
 	}
+}
+
+// tailAtMost is how long before what follows it, such as usage, the last token event came at most. The server sends
+// this a moment after the token: how long a moment is known from its other streams. But a server that is disturbed may
+// take longer this once; then the time since the token before is long too. So the bound is no less than what that time
+// leaves over if no token of it came faster than the fastest before. Of an answer of one token nothing else is known.
+func (s *stamper) tailAtMost(span time.Duration) time.Duration {
+	tail, known := s.tails.longest()
+	before := len(s.early) - len(s.spans) - 1 // the token before the batch
+	switch {
+	case !known:
+		return span
+	case len(s.early) == 1:
+		return 2 * tail
+	case before < 0:
+		return span
+	}
+	since := s.lastToken.Sub(s.before) + s.early[before]
+	return max(2*tail, since-time.Duration(len(s.spans))*s.shortest)
 }
 
 func (s *stamper) token(more bool) (early time.Duration) {

@@ -116,7 +116,15 @@ func TestEarly(t *testing.T) {
 			[]float64{0, 10, 20, 0, 0},
 		},
 		{"usage at once after the last token", []reading{tick, at(20, tick), {at: 30, span: 10, segments: 2, events: "tu"}}, []float64{0, 0, .2}},
-		{"usage and two tokens", []reading{tick, {at: 30, span: 10, segments: 3, events: "ttu"}}, []float64{0, 10, .2}},
+		{"usage and two tokens", []reading{tick, at(20, tick), {at: 40, span: 20, segments: 3, events: "ttu"}}, []float64{0, 0, 20, .2}},
+		{"usage after a gap longer than others", []reading{tick, at(20, tick), {at: 33, span: 10, segments: 2, events: "tu"}}, []float64{0, 0, 3}},
+		{"usage after two gaps longer than others", []reading{tick, at(20, tick), {at: 43, span: 20, segments: 3, events: "ttu"}}, []float64{0, 0, 20, 3}},
+		{"usage after a gap as one before", []reading{tick, at(23, tick), at(33, tick), {at: 46, span: 10, segments: 2, events: "tu"}}, []float64{0, 0, 0, 3}},
+		{"usage after a token that came after a late one", []reading{tick, at(20, tick), at(40, two), {at: 50, span: 10, segments: 2, events: "tu"}}, []float64{0, 0, 20, 0, .2}},
+		{"usage of a server that writes tokens at once", []reading{tick, {at: 20, span: 10, segments: 1, events: "tt"}, {at: 30, span: 8, segments: 2, events: "tu"}}, []float64{0, 0, 0, 8}},
+		{"usage where no gap is known", []reading{tick, {at: 20, span: 10, segments: 2, events: "tu"}}, []float64{0, 10}},
+		{"usage and all tokens", []reading{{at: 20, span: 10, segments: 3, events: "ttu"}}, []float64{10, 10}},
+		{"usage and the only token", []reading{{at: 20, span: 10, segments: 2, events: "tu"}}, []float64{.2}},
 		{"usage between tokens", []reading{tick, {at: 30, span: 10, segments: 3, events: "tut"}}, []float64{0, 10, 0}},
 		{"usage within less than the server is known to take", []reading{tick, {at: 30, segments: 2, events: "tu"}}, nil},
 
@@ -134,7 +142,10 @@ func TestEarly(t *testing.T) {
 // What follows the last token at once was sent a moment after it. How long a moment is known from other streams.
 func TestEarlyOfTheLastToken(t *testing.T) {
 	const ms = time.Millisecond
-	merged := []reading{{at: 0, span: 10, segments: 1, events: "t"}, {at: 411, span: 80, delay: 19, segments: 3, events: "tuu"}}
+	token := reading{at: 0, span: 10, segments: 1, events: "t"}
+	next := token
+	next.at = 411
+	merged := []reading{token, next, {at: 822, span: 80, delay: 19, segments: 3, events: "tuu"}}
 	for _, c := range []struct {
 		name string
 		seen []time.Duration
@@ -147,7 +158,7 @@ func TestEarlyOfTheLastToken(t *testing.T) {
 		{"once of many times", append([]time.Duration{20 * ms}, slices.Repeat([]time.Duration{ms / 10}, 15)...), 40},
 		{"long ago", append([]time.Duration{20 * ms}, slices.Repeat([]time.Duration{ms / 10}, 16)...), .2},
 	} {
-		if got := earlyMillis(stampedReadings(c.seen, merged)); !slices.Equal(got, []float64{0, c.want}) {
+		if got := earlyMillis(stampedReadings(c.seen, merged)); !slices.Equal(got, []float64{0, 0, c.want}) {
 			t.Errorf("%s: %v ms, want %v", c.name, got, c.want)
 		}
 	}

@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/llm-prober/llm_prober/e2e/figures"
 	"github.com/llm-prober/llm_prober/e2e/mock"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 // levels are the numbers of concurrent streams.
-func levels() []int { return []int{1, 50, 256, 512} }
+func levels() []int { return []int{1, 50, 128, 256, 512} }
 
 const (
 	paceFirst = 50 * time.Millisecond
@@ -23,11 +25,11 @@ const (
 
 // accuracy compares what the prober says with what the server knows.
 func accuracy(o options) (string, error) {
-	var t, tokens figures.Table
-	t.Header("streams", "start", "stamps", "TTFT served, mean / p99", "error of mean", "error of p99", "worst sample",
-		"ITL served, p50 / p99", "error of p50", "error of p99", "start stamp → receipt, p50 / p99", "`reader_late`", "CPU, s", "MB")
-	tokens.Header("streams", "start", "TTFT withheld by probe", "by token", "ITL withheld by token", "TTFT: error of mean", "of p99", "worst sample",
-		"ITL: error of mean", "of p99", "worst sample", "mean TTFT against all served, by probe", "by token", "its p99", "mean ITL", "its p99")
+	var t, bounds figures.Table
+	t.Header("streams", "start", "stamps", "TTFT served, mean / p99", "error of mean", "of p99", "worst sample",
+		"ITL served, mean / p99", "error of mean", "of p99", "worst sample", "start stamp → receipt, p50 / p99", "CPU, s", "MB")
+	bounds.Header("streams", "start", "`reader_late`", "withheld: TTFT", "ITL", "TPOT", "duration", "truth outside", "worst by, ms",
+		"TTFT: hold", "width, ms", "ITL: hold", "width, ms")
 	for _, staggered := range []bool{false, true} {
 		for _, streams := range levels() {
 			for _, kernel := range []bool{true, false} {
@@ -41,13 +43,13 @@ func accuracy(o options) (string, error) {
 				}
 				level := []string{fmt.Sprint(streams), startName(staggered)}
 				t.Row(slices.Concat(level, []string{stampName(kernel)}, accuracyCells(runs))...)
-				if kernel { // without its stamps nobody knows which tokens were late
-					tokens.Row(slices.Concat(level, tokenCells(runs))...)
+				if kernel { // without its stamps nobody knows how early a token may have come
+					bounds.Row(slices.Concat(level, boundsCells(runs))...)
 				}
 			}
 		}
 	}
-	return t.String() + "\nBy token:\n\n" + tokens.String(), nil
+	return t.String() + "\nBounds:\n\n" + bounds.String(), nil
 }
 
 func startName(staggered bool) string {
@@ -81,79 +83,98 @@ func compare(streams int, staggered, kernel bool) (comparison, error) {
 	return compareWith(ledger, result)
 }
 
-// comparison is one run of the prober beside the server's account of it. Times are in milliseconds.
+// comparison is one run of the prober beside the server's account of it, or several. Times are in milliseconds.
 type comparison struct {
-	whole   recorded  // by the rule of a daemon: nothing of a probe that was read late
-	byToken recorded  // by the rule of an experiment: all that needs no stamp in doubt
-	ttft    []float64 // as served to every probe, recorded or not
-	itl     []float64
-	receipt []float64 // from the start stamp to the server's receipt, of recorded probes
+	of      [kinds]samples
+	receipt []float64 // from the start stamp to the server's receipt, of probes whose TTFT was recorded
 	probes  int
-	late    int
+	late    int     // probes of which a sample was withheld
 	failed  int     // for no fault of the server's
 	cpu     float64 // seconds
 	rss     float64 // MB
 }
 
-// recorded is what one rule records.
-type recorded struct {
-	ttft, itl samples
-}
-
-func (r *recorded) join(other recorded) {
-	r.ttft.join(other.ttft)
-	r.itl.join(other.itl)
-}
-
-func (r *recorded) count() int  { return len(r.ttft.errors) + len(r.itl.errors) }
-func (r *recorded) wrong() int  { return wrongOf(r.ttft.errors) + wrongOf(r.itl.errors) }
-func (r *recorded) hidden() int { return r.ttft.hidden + r.itl.hidden }
-
 // samples are those of one latency.
 type samples struct {
-	served, measured []float64
-	errors           []float64 // see outside
-	withheld         int
-	hidden           int // of these, the ones that would have been wrong
+	served      []float64 // recorded or not
+	least, most []float64 // what the prober says of each of them
+	beyond      []float64 // how far the truth of each lies outside these
+	recorded    []float64
+	errors      []float64 // how far each recorded one lies outside what the server knows
 }
 
-func (s *samples) add(known bool, served, measured, failing float64) {
-	if !known {
-		s.withheld++
-		s.hidden += wrongOf([]float64{failing})
-		return
+// truth is what the server knows of a latency, in nanoseconds. A token left between the moment before its write(2) and
+// the moment after, which are far apart if the server itself lost the processor in between.
+type truth struct{ served, least, most int64 }
+
+// truths lists those of one request.
+func truths(a mock.Account) (of [kinds][]truth) {
+	w, r := a.Writes, a.Returns
+	last := len(w) - 1
+	from := func(start int64, i int) truth { return truth{w[i] - start, w[i] - start, r[i] - start} }
+	of[ttft], of[duration] = []truth{from(a.Received, 0)}, []truth{from(a.Received, last)}
+	between := func(i, j, n int) truth {
+		by := int64(n)
+		return truth{(w[j] - w[i]) / by, (w[j] - r[i]) / by, (r[j] - w[i]) / by}
 	}
-	s.served = append(s.served, served)
-	s.measured = append(s.measured, measured)
-	s.errors = append(s.errors, failing)
+	for i := range last {
+		of[itl] = append(of[itl], between(i, i+1, 1))
+	}
+	if last > 0 {
+		of[tpot] = []truth{between(0, last, last)}
+	}
+	return of
+}
+
+func (s *samples) add(t truth, l prober.Latency) {
+	s.served = append(s.served, millis(t.served))
+	s.least, s.most = append(s.least, millis(int64(l.Least))), append(s.most, millis(int64(l.Most)))
+	s.beyond = append(s.beyond, millis(max(0, t.least-int64(l.Most), int64(l.Least)-t.most)))
+	if l.Sound() {
+		v := int64(l.Value)
+		s.recorded = append(s.recorded, millis(v))
+		s.errors = append(s.errors, millis(max(0, v-t.most, t.least-v)))
+	}
 }
 
 // join adds those of another run.
 func (s *samples) join(other samples) {
-	s.served = append(s.served, other.served...)
-	s.measured = append(s.measured, other.measured...)
-	s.errors = append(s.errors, other.errors...)
-	s.withheld += other.withheld
-	s.hidden += other.hidden
+	for to, from := range map[*[]float64][]float64{
+		&s.served: other.served, &s.least: other.least, &s.most: other.most, &s.beyond: other.beyond,
+		&s.recorded: other.recorded, &s.errors: other.errors,
+	} {
+		*to = append(*to, from...)
+	}
 }
 
-// share is how many samples were withheld, in percent.
-func (s *samples) share() float64 {
-	return 100 * float64(s.withheld) / float64(s.withheld+len(s.errors))
-}
+// share is how many samples were recorded, in percent.
+func (s *samples) share() float64 { return 100 * float64(len(s.recorded)) / float64(len(s.served)) }
 
-// off is how far a figure of what was recorded lies from that of what was served to the same probes.
+func (s *samples) withheld() float64 { return 100 - s.share() }
+
+// off is how far a figure of what was recorded lies from that of all that was served.
 func (s *samples) off(figure func([]float64) float64) float64 {
-	return math.Abs(figure(s.measured) - figure(s.served))
+	return math.Abs(figure(s.recorded) - figure(s.served))
 }
 
-// bias is how far a figure of what was recorded lies from that of all that was served.
-func bias(s samples, served []float64, figure func([]float64) float64) float64 {
-	return figure(s.measured) - figure(served)
+// bounds are what a figure of all samples is at least and at most.
+func (s *samples) bounds(figure func([]float64) float64) (least, most float64) {
+	return figure(s.least), figure(s.most)
 }
 
-// wrong is what counts as a wrong sample when the prober is starved, in milliseconds.
-const wrong = 2.0
+// holds reports whether the bounds of a figure contain that of all that was served.
+func (s *samples) holds(figure func([]float64) float64) bool {
+	least, most := s.bounds(figure)
+	served := figure(s.served)
+	return least-clockSlack <= served && served <= most+clockSlack
+}
+
+const (
+	// wrong is what counts as a wrong sample when the prober is starved, in milliseconds.
+	wrong = 2.0
+	// clockSlack is what two clocks read one after the other may differ by without notice, in milliseconds.
+	clockSlack = 0.1
+)
 
 func compareWith(ledger map[string]mock.Account, r clientResult) (comparison, error) {
 	c := comparison{probes: len(r.Probes), cpu: r.CPU.Seconds(), rss: float64(r.PeakRSS) / 1e6}
@@ -163,8 +184,8 @@ func compareWith(ledger map[string]mock.Account, r clientResult) (comparison, er
 			c.failed++
 			continue
 		}
-		if !ok || len(a.Returns) != len(p.Gaps)+1 {
-			return c, fmt.Errorf("probe %s: known to the server %v, %d gaps of %d tokens", p.ID, ok, len(p.Gaps), len(a.Writes))
+		if !ok || len(a.Returns) != p.Tokens {
+			return c, fmt.Errorf("probe %s: known to the server %v, %d token events of %d", p.ID, ok, p.Tokens, len(a.Writes))
 		}
 		c.add(a, p)
 	}
@@ -174,50 +195,56 @@ func compareWith(ledger map[string]mock.Account, r clientResult) (comparison, er
 func (c *comparison) add(a mock.Account, p probe) {
 	if p.Late {
 		c.late++
-	} else {
+	}
+	if p.Latencies[ttft][0].Sound() {
 		c.receipt = append(c.receipt, millis(a.Received-p.Sent))
 	}
-	served, measured := millis(a.Writes[0]-a.Received), millis(int64(p.TTFT))
-	failing := outside(int64(p.TTFT), a.Writes[0]-a.Received, a.Returns[0]-a.Received)
-	c.ttft = append(c.ttft, served)
-	c.whole.ttft.add(!p.Late, served, measured, failing)
-	c.byToken.ttft.add(p.TTFTKnown, served, measured, failing)
-	for i, gap := range p.Gaps {
-		served, measured := millis(a.Writes[i+1]-a.Writes[i]), millis(int64(gap))
-		failing := outside(int64(gap), a.Writes[i+1]-a.Returns[i], a.Returns[i+1]-a.Writes[i])
-		c.itl = append(c.itl, served)
-		c.whole.itl.add(!p.Late, served, measured, failing)
-		c.byToken.itl.add(p.GapsKnown[i], served, measured, failing)
+	known := truths(a)
+	for kind, latencies := range p.Latencies {
+		for i, l := range latencies {
+			c.of[kind].add(known[kind][i], l)
+		}
 	}
 }
 
-// outside is how far a measured time lies outside what the server knows: a token left between the moment before
-// its write(2) and the moment after, which are far apart if the server itself lost the processor in between.
-func outside(measured, least, most int64) float64 {
-	return millis(max(0, measured-most) - max(0, least-measured))
+// join adds another run.
+func (c *comparison) join(other comparison) {
+	c.probes += other.probes
+	c.late += other.late
+	c.failed += other.failed
+	for kind := range c.of {
+		c.of[kind].join(other.of[kind])
+	}
 }
+
+// outside tells of how many samples, recorded or not, the truth lies outside their bounds, and by how much at most.
+func (c *comparison) outside() (n, all int, far float64) {
+	for _, s := range c.of {
+		n, all, far = n+over(s.beyond, clockSlack), all+len(s.beyond), max(far, worst(s.beyond))
+	}
+	return n, all, far
+}
+
+// lateShare is how many probes were marked reader_late, in percent.
+func (c *comparison) lateShare() float64 { return 100 * float64(c.late) / float64(c.probes) }
 
 func millis(ns int64) float64 { return float64(ns) / 1e6 }
 
-func wrongOf(errors []float64) (n int) {
-	for _, e := range errors {
-		if math.Abs(e) > wrong {
+// over is how many values exceed a limit.
+func over(values []float64, limit float64) (n int) {
+	for _, v := range values {
+		if v > limit {
 			n++
 		}
 	}
 	return n
 }
 
-func worst(errors []float64) float64 {
-	far := 0.0
-	for _, e := range errors {
-		far = max(far, math.Abs(e))
-	}
-	return far
-}
+// worst is the largest of values that are not negative; 0 of none.
+func worst(values []float64) float64 { return slices.Max(append([]float64{0}, values...)) }
 
-// over is the median of a figure of several runs.
-func over(runs []comparison, figure func(*comparison) float64) float64 {
+// median is that of a figure of several runs.
+func median(runs []comparison, figure func(*comparison) float64) float64 {
 	var values []float64
 	for i := range runs {
 		if v := figure(&runs[i]); !math.IsNaN(v) { // NaN: nothing was recorded
@@ -228,52 +255,56 @@ func over(runs []comparison, figure func(*comparison) float64) float64 {
 }
 
 func p50(values []float64) float64 { return figures.Quantile(values, 0.5) }
+func p95(values []float64) float64 { return figures.Quantile(values, 0.95) }
 func p99(values []float64) float64 { return figures.Quantile(values, 0.99) }
 
 // accuracyCells are the medians of several runs.
 func accuracyCells(runs []comparison) []string {
-	ms := func(figure func(*comparison) float64) string { return fmt.Sprintf("%.3f", over(runs, figure)) }
-	late, probes := 0, 0
-	for _, r := range runs {
-		late += r.late
-		probes += r.probes
+	print := func(format string, figure func(*comparison) float64) string {
+		return fmt.Sprintf(format, median(runs, figure))
 	}
-	return []string{
-		fmt.Sprintf("%.1f / %.1f", over(runs, func(c *comparison) float64 { return figures.Mean(c.whole.ttft.served) }),
-			over(runs, func(c *comparison) float64 { return p99(c.whole.ttft.served) })),
-		ms(func(c *comparison) float64 { return c.whole.ttft.off(figures.Mean) }),
-		ms(func(c *comparison) float64 { return c.whole.ttft.off(p99) }),
-		ms(func(c *comparison) float64 { return worst(c.whole.ttft.errors) }),
-		fmt.Sprintf("%.2f / %.2f", over(runs, func(c *comparison) float64 { return p50(c.whole.itl.served) }),
-			over(runs, func(c *comparison) float64 { return p99(c.whole.itl.served) })),
-		ms(func(c *comparison) float64 { return c.whole.itl.off(p50) }),
-		ms(func(c *comparison) float64 { return c.whole.itl.off(p99) }),
-		ms(func(c *comparison) float64 { return p50(c.receipt) }) + " / " + ms(func(c *comparison) float64 { return p99(c.receipt) }),
-		fmt.Sprintf("%.1f %%", 100*float64(late)/float64(probes)),
-		fmt.Sprintf("%.2f", over(runs, func(c *comparison) float64 { return c.cpu })),
-		fmt.Sprintf("%.0f", over(runs, func(c *comparison) float64 { return c.rss })),
+	var cells []string
+	for _, kind := range []int{ttft, itl} {
+		cells = append(cells,
+			print("%.2f", func(c *comparison) float64 { return figures.Mean(c.of[kind].served) })+" / "+
+				print("%.2f", func(c *comparison) float64 { return p99(c.of[kind].served) }),
+			print("%.3f", func(c *comparison) float64 { return c.of[kind].off(figures.Mean) }),
+			print("%.3f", func(c *comparison) float64 { return c.of[kind].off(p99) }),
+			print("%.3f", func(c *comparison) float64 { return worst(c.of[kind].errors) }))
 	}
+	return append(cells,
+		print("%.3f", func(c *comparison) float64 { return p50(c.receipt) })+" / "+print("%.3f", func(c *comparison) float64 { return p99(c.receipt) }),
+		print("%.2f", func(c *comparison) float64 { return c.cpu }), print("%.0f", func(c *comparison) float64 { return c.rss }))
 }
 
-// tokenCells are the medians of what the two rules record: how much, how far from what was served to the same probes,
-// and how far from what was served to all, which is what the rule's choice of samples does to them.
-func tokenCells(runs []comparison) []string {
-	ms := func(figure func(*comparison) float64) string { return fmt.Sprintf("%.3f", over(runs, figure)) }
-	percent := func(figure func(*comparison) float64) string { return fmt.Sprintf("%.1f %%", over(runs, figure)) }
-	return []string{
-		percent(func(c *comparison) float64 { return c.whole.ttft.share() }),
-		percent(func(c *comparison) float64 { return c.byToken.ttft.share() }),
-		percent(func(c *comparison) float64 { return c.byToken.itl.share() }),
-		ms(func(c *comparison) float64 { return c.byToken.ttft.off(figures.Mean) }),
-		ms(func(c *comparison) float64 { return c.byToken.ttft.off(p99) }),
-		ms(func(c *comparison) float64 { return worst(c.byToken.ttft.errors) }),
-		ms(func(c *comparison) float64 { return c.byToken.itl.off(figures.Mean) }),
-		ms(func(c *comparison) float64 { return c.byToken.itl.off(p99) }),
-		ms(func(c *comparison) float64 { return worst(c.byToken.itl.errors) }),
-		ms(func(c *comparison) float64 { return bias(c.whole.ttft, c.ttft, figures.Mean) }),
-		ms(func(c *comparison) float64 { return bias(c.byToken.ttft, c.ttft, figures.Mean) }),
-		ms(func(c *comparison) float64 { return bias(c.byToken.ttft, c.ttft, p99) }),
-		ms(func(c *comparison) float64 { return bias(c.byToken.itl, c.itl, figures.Mean) }),
-		ms(func(c *comparison) float64 { return bias(c.byToken.itl, c.itl, p99) }),
+// boundsCells are what was withheld, in all runs together; how often the bounds hold; and the medians of their widths.
+func boundsCells(runs []comparison) []string {
+	var all comparison
+	for _, r := range runs {
+		all.join(r)
 	}
+	cells := []string{fmt.Sprintf("%.1f %%", all.lateShare())}
+	for kind := range all.of {
+		cells = append(cells, fmt.Sprintf("%.2f %%", all.of[kind].withheld()))
+	}
+	n, samples, far := all.outside()
+	cells = append(cells, fmt.Sprintf("%d of %d", n, samples), fmt.Sprintf("%.3f", far))
+	statistics := []func([]float64) float64{figures.Mean, p50, p95, p99}
+	for _, kind := range []int{ttft, itl} {
+		hold := 0
+		var widths []float64
+		for _, figure := range statistics {
+			for i := range runs {
+				if runs[i].of[kind].holds(figure) {
+					hold++
+				}
+			}
+			widths = append(widths, median(runs, func(c *comparison) float64 {
+				least, most := c.of[kind].bounds(figure)
+				return most - least
+			}))
+		}
+		cells = append(cells, fmt.Sprintf("%d of %d", hold, len(runs)*len(statistics)), strings.ReplaceAll(each(widths, "%.3f"), " ", " / "))
+	}
+	return cells
 }

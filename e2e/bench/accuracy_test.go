@@ -9,83 +9,127 @@ import (
 
 	"github.com/llm-prober/llm_prober/e2e/figures"
 	"github.com/llm-prober/llm_prober/e2e/mock"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
-// What each rule records of a probe, and how far that is from what the server knows.
-func TestComparison(t *testing.T) {
-	const ms = time.Millisecond
-	// The request came at 0; tokens at 50, 60, 70 and 80 ms, each written in a tenth of a millisecond.
-	served := mock.Account{Received: 0}
+const ms = time.Millisecond
+
+// exact is a latency without an error.
+func exact(d time.Duration) prober.Latency { return prober.Latency{Value: d, Least: d, Most: d} }
+
+// paced is a request that came at 0; its tokens at 50, 60, 70 and 80 ms were each written in a tenth of a millisecond.
+func paced() (a mock.Account) {
 	for i := range int64(4) {
 		at := int64(50*ms) + i*int64(10*ms)
-		served.Writes = append(served.Writes, at)
-		served.Returns = append(served.Returns, at+int64(ms/10))
+		a.Writes = append(a.Writes, at)
+		a.Returns = append(a.Returns, at+int64(ms/10))
 	}
-	gaps := func(second, third, fourth time.Duration) []time.Duration {
-		return []time.Duration{second, third, fourth}
-	}
-	all := []bool{true, true, true}
+	return a
+}
+
+// What is recorded of a probe, how far that is from what the server knows, and whether the bounds of all hold.
+func TestComparison(t *testing.T) {
 	for _, c := range []struct {
 		name           string
-		probe          probe
-		whole, byToken string
+		ttft           prober.Latency
+		gaps           []prober.Latency
+		tpot, duration prober.Latency
+		want           string
 	}{
 		{
 			"read in time",
-			probe{TTFT: 50 * ms, TTFTKnown: true, Gaps: gaps(10*ms, 10*ms, 10*ms), GapsKnown: all},
-			"4 recorded, 0 wrong, worst 0.0, 0 withheld, 0 of them wrong", "4 recorded, 0 wrong, worst 0.0, 0 withheld, 0 of them wrong",
+			exact(50 * ms),
+			[]prober.Latency{exact(10 * ms), exact(10 * ms), exact(10 * ms)},
+			exact(10 * ms),
+			exact(80 * ms),
+			"6 of 6 recorded, worst 0.0, 0 of 6 outside by 0.0, figures hold",
 		},
 		{
-			"a token that was late",
-			probe{Late: true, TTFT: 50 * ms, TTFTKnown: true, Gaps: gaps(10*ms, 20*ms, 0), GapsKnown: []bool{true, false, false}},
-			"0 recorded, 0 wrong, worst 0.0, 4 withheld, 2 of them wrong", "2 recorded, 0 wrong, worst 0.0, 2 withheld, 2 of them wrong",
+			"a token that was read with the next",
+			exact(50 * ms),
+			[]prober.Latency{exact(10 * ms), {Value: 20 * ms, Least: 5 * ms, Most: 20 * ms}, {Value: 0, Least: 0, Most: 15 * ms}},
+			exact(10 * ms),
+			exact(80 * ms),
+			"4 of 6 recorded, worst 0.0, 0 of 6 outside by 0.0, figures hold",
 		},
 		{
-			"the first, within what a write takes",
-			probe{Late: true, TTFT: 50*ms + ms/20, Gaps: gaps(10*ms, 10*ms, 10*ms), GapsKnown: []bool{false, true, true}},
-			"0 recorded, 0 wrong, worst 0.0, 4 withheld, 0 of them wrong", "2 recorded, 0 wrong, worst 0.0, 2 withheld, 0 of them wrong",
+			"within what a write takes",
+			exact(50*ms + ms/20),
+			[]prober.Latency{exact(10 * ms), exact(10 * ms), exact(10 * ms)},
+			exact(10 * ms),
+			exact(80 * ms),
+			"6 of 6 recorded, worst 0.0, 0 of 6 outside by 0.0, figures hold",
 		},
 		{
 			"one that nobody noticed",
-			probe{TTFT: 50 * ms, TTFTKnown: true, Gaps: gaps(10*ms, 15*ms, 10*ms), GapsKnown: all},
-			"4 recorded, 1 wrong, worst 4.9, 0 withheld, 0 of them wrong", "4 recorded, 1 wrong, worst 4.9, 0 withheld, 0 of them wrong",
+			exact(50 * ms),
+			[]prober.Latency{exact(10 * ms), exact(15 * ms), exact(10 * ms)},
+			exact(10 * ms),
+			exact(80 * ms),
+			"6 of 6 recorded, worst 4.9, 1 of 6 outside by 4.9, figures do not hold",
+		},
+		{
+			"bounds that are too narrow, of one that is withheld",
+			prober.Latency{Value: 60 * ms, Least: 52 * ms, Most: 60 * ms},
+			[]prober.Latency{exact(10 * ms), exact(10 * ms), exact(10 * ms)},
+			exact(10 * ms),
+			exact(80 * ms),
+			"5 of 6 recorded, worst 0.0, 1 of 6 outside by 1.9, figures do not hold",
+		},
+		{
+			"a proxy that buffers has no gaps",
+			exact(50 * ms),
+			nil,
+			exact(10 * ms),
+			exact(80 * ms),
+			"3 of 3 recorded, worst 0.0, 0 of 3 outside by 0.0, figures hold",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.probe.ID = "p"
-			got, err := compareWith(map[string]mock.Account{"p": served}, clientResult{Probes: []probe{c.probe}})
+			p := probe{ID: "p", Tokens: 4, Latencies: [kinds][]prober.Latency{ttft: {c.ttft}, itl: c.gaps, tpot: {c.tpot}, duration: {c.duration}}}
+			got, err := compareWith(map[string]mock.Account{"p": paced()}, clientResult{Probes: []probe{p}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			text := func(r recorded) string {
-				return fmt.Sprintf("%d recorded, %d wrong, worst %.1f, %d withheld, %d of them wrong",
-					r.count(), r.wrong(), max(worst(r.ttft.errors), worst(r.itl.errors)), r.ttft.withheld+r.itl.withheld, r.hidden())
+			recorded, far, hold := 0, 0.0, "figures hold"
+			for _, s := range got.of {
+				recorded, far = recorded+len(s.recorded), max(far, worst(s.errors))
+				if len(s.served) > 0 && !(s.holds(figures.Mean) && s.holds(p99)) {
+					hold = "figures do not hold"
+				}
 			}
-			if text(got.whole) != c.whole {
-				t.Errorf("by probe: %s\nwant %s", text(got.whole), c.whole)
-			}
-			if text(got.byToken) != c.byToken {
-				t.Errorf("by token: %s\nwant %s", text(got.byToken), c.byToken)
-			}
-			if len(got.ttft) != 1 || len(got.itl) != 3 {
-				t.Errorf("%d TTFT and %d gaps were served", len(got.ttft), len(got.itl))
+			n, all, by := got.outside()
+			if text := fmt.Sprintf("%d of %d recorded, worst %.1f, %d of %d outside by %.1f, %s", recorded, all, far, n, all, by, hold); text != c.want {
+				t.Errorf("%s\nwant %s", text, c.want)
 			}
 		})
 	}
 }
 
-// Shares are of what was served; the bias is of what is left.
-func TestSharesAndBias(t *testing.T) {
+// Shares and errors are against all that was served, recorded or not.
+func TestSharesAndErrors(t *testing.T) {
 	var s samples
-	for i, known := range []bool{true, true, true, false} {
-		s.add(known, float64(10*(i+1)), float64(10*(i+1))+0.5, 0)
+	for i := range 4 {
+		at := time.Duration(i+1) * 10 * ms
+		l := exact(at + ms/2)
+		if i == 3 {
+			l.Least = 0
+		}
+		s.add(truth{int64(at), int64(at), int64(at)}, l)
 	}
-	if got := fmt.Sprintf("%.1f %% withheld, off by %.2f", s.share(), s.off(figures.Mean)); got != "25.0 % withheld, off by 0.50" {
+	if got := fmt.Sprintf("%.1f %% withheld, off by %.1f", s.withheld(), s.off(figures.Mean)); got != "25.0 % withheld, off by 4.5" {
 		t.Error(got)
 	}
-	c := comparison{ttft: []float64{10, 20, 30, 40}}
-	c.byToken.ttft = s
-	if got := bias(c.byToken.ttft, c.ttft, figures.Mean); got != -4.5 {
-		t.Errorf("the mean is off by %v against all that were served, want -4.5", got)
+	if least, most := s.bounds(figures.Mean); least != 61.5/4 || most != 25.5 {
+		t.Errorf("the mean of all is between %v and %v", least, most)
+	}
+}
+
+// An account that does not fit a probe is no truth.
+func TestComparisonRefusesWhatDoesNotFit(t *testing.T) {
+	for name, p := range map[string]probe{"unknown": {ID: "q", Tokens: 4}, "a token is missing": {ID: "p", Tokens: 3}} {
+		if _, err := compareWith(map[string]mock.Account{"p": paced()}, clientResult{Probes: []probe{p}}); err == nil {
+			t.Errorf("%s: compared", name)
+		}
 	}
 }

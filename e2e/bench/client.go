@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,29 +55,35 @@ type clientResult struct {
 	Probes  []probe
 }
 
-// probe is one result of the prober, and what may be recorded of it.
+// The latencies of a probe that are compared.
+const (
+	ttft = iota
+	itl
+	tpot
+	duration
+	kinds
+)
+
+// probe is one result of the prober.
 type probe struct {
 	ID        string
 	Failed    string
-	Late      bool // reader_late: nothing, by the rule of a daemon
-	Suspect   []string
+	Late      bool  // reader_late: something of it is not recorded
 	Sent      int64 // Unix nanoseconds
-	TTFT      time.Duration
-	TTFTKnown bool // by the rule of an experiment
-	Gaps      []time.Duration
-	GapsKnown []bool // the same
-	ReadDelay time.Duration
+	Tokens    int   // events
+	Latencies [kinds][]prober.Latency
 }
 
 func newProbe(r *prober.Result) probe {
 	p := probe{
-		ID: r.RequestID, Failed: string(r.Reason), Late: r.Suspect.Has(prober.SuspectReaderLate), Suspect: r.Suspect.Names(),
-		Sent: r.Sent.UnixNano(), TTFT: r.FirstToken.Sub(r.Sent), Gaps: r.Gaps, ReadDelay: r.ReadDelay,
+		ID: r.RequestID, Failed: string(r.Reason), Late: r.Suspect.Has(prober.SuspectReaderLate),
+		Sent: r.Sent.UnixNano(), Tokens: len(r.Gaps) + 1,
 	}
-	ttft, known := r.TTFT()
-	p.TTFTKnown = known && ttft.Sound()
-	for i := range r.Gaps {
-		p.GapsKnown = append(p.GapsKnown, r.Gap(i).Sound())
+	p.Latencies[itl] = slices.Collect(r.ITL())
+	for kind, of := range map[int]func() (prober.Latency, bool){ttft: r.TTFT, tpot: r.TPOT, duration: r.Duration} {
+		if l, known := of(); known {
+			p.Latencies[kind] = []prober.Latency{l}
+		}
 	}
 	return p
 }

@@ -42,35 +42,47 @@ func throttleCases() []throttleCase {
 // throttle starves the prober and looks for wrong samples among those that it records.
 func throttle(o options) (string, error) {
 	var t figures.Table
-	t.Header("case", "streams, ITL", "share of a core", "periods throttled", "probes", "failed", "`reader_late`", "samples recorded", "wrong by over 2 ms",
-		"worst TTFT error, ms", "worst ITL error, ms", "wrong ones withheld",
-		"by token: samples", "wrong", "worst, ms")
+	t.Header("case", "streams, ITL", "share of a core", "periods throttled", "probes", "failed", "`reader_late`", "TTFT recorded", "ITL recorded",
+		"wrong by over 2 ms", "worst TTFT error, ms", "worst ITL error, ms", "truth outside its bounds", "worst by, ms")
 	for _, c := range throttleCases() {
 		if !strings.Contains(c.name, o.cases) {
 			continue
 		}
 		var all comparison
-		throttled, periods := 0, 0
+		var sum cpuStat
 		for range o.runs {
 			one, stat, err := c.run()
 			if err != nil {
 				return "", err
 			}
-			all.probes += one.probes
-			all.late += one.late
-			all.failed += one.failed
-			all.whole.join(one.whole)
-			all.byToken.join(one.byToken)
-			throttled += stat.throttled
-			periods += stat.periods
+			all.join(one)
+			sum.throttled += stat.throttled
+			sum.periods += stat.periods
 		}
-		t.Row(c.name, fmt.Sprintf("%d, %v", c.streams, c.every), fmt.Sprintf("%.0f %%", 100*c.share), fmt.Sprintf("%d of %d", throttled, periods), fmt.Sprint(all.probes), fmt.Sprint(all.failed),
-			fmt.Sprintf("%.1f %%", 100*float64(all.late)/float64(all.probes)), fmt.Sprint(all.whole.count()), fmt.Sprint(all.whole.wrong()),
-			fmt.Sprintf("%.2f", worst(all.whole.ttft.errors)), fmt.Sprintf("%.2f", worst(all.whole.itl.errors)), fmt.Sprint(all.whole.hidden()),
-			fmt.Sprint(all.byToken.count()), fmt.Sprint(all.byToken.wrong()),
-			fmt.Sprintf("%.2f", max(worst(all.byToken.ttft.errors), worst(all.byToken.itl.errors))))
+		t.Row(c.cells(all, sum)...)
 	}
 	return t.String(), nil
+}
+
+// cells are the sums of all runs.
+func (c throttleCase) cells(all comparison, stat cpuStat) []string {
+	recorded := func(s samples) string {
+		if len(s.served) == 0 {
+			return "–"
+		}
+		return fmt.Sprintf("%.1f %% of %d", s.share(), len(s.served))
+	}
+	bad := 0
+	for _, s := range all.of {
+		bad += over(s.errors, wrong)
+	}
+	outside, samples, far := all.outside()
+	return []string{
+		c.name, fmt.Sprintf("%d, %v", c.streams, c.every), fmt.Sprintf("%.0f %%", 100*c.share), fmt.Sprintf("%d of %d", stat.throttled, stat.periods),
+		fmt.Sprint(all.probes), fmt.Sprint(all.failed), fmt.Sprintf("%.1f %%", all.lateShare()), recorded(all.of[ttft]), recorded(all.of[itl]),
+		fmt.Sprint(bad), fmt.Sprintf("%.2f", worst(all.of[ttft].errors)), fmt.Sprintf("%.2f", worst(all.of[itl].errors)),
+		fmt.Sprintf("%d of %d", outside, samples), fmt.Sprintf("%.2f", far),
+	}
 }
 
 // run starves one client.

@@ -15,5 +15,5 @@ type counting struct {
 	read *atomic.Int64
 }
 
-func (c counting) Started(*prober.Probe)          { c.read.Store(0) }
+func (c counting) Started(*prober.Probe)                         { c.read.Store(0) }
 func (c counting) Token(*prober.Probe, time.Time, time.Duration) { c.read.Add(1) }

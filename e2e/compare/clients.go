@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -30,9 +29,6 @@ type clientFigures struct {
 
 	TTFT, ServedTTFT spread // milliseconds
 	ITL, ServedITL   spread
-	// What was served of that alone which the client reports: it may say of a value that it does not know it.
-	KnownTTFT, KnownITL       spread
-	WithheldTTFT, WithheldITL float64 // share that it does not report
 	// OwnITL is what was served if the chunk that opens a chat counts as a token, where the client does so.
 	OwnITL spread
 
@@ -101,10 +97,8 @@ func judge(c client, l load, r report, ledger []mock.Account, cost usage) (clien
 	}
 	f := clientFigures{Client: c.Name, Streams: l.Streams, Failed: r.Failed, CPU: cost.CPU, PeakMB: cost.PeakMB}
 	whole := truthOf(served)
-	reported := whole.knownTo(r)
-	f.TTFT, f.ServedTTFT, f.KnownTTFT = spreadOf(r.ttfts()), spreadOf(whole.ttfts()), spreadOf(reported.ttfts())
-	f.ITL, f.ServedITL, f.KnownITL = spreadOf(r.gaps()), spreadOf(whole.gaps()), spreadOf(reported.gaps())
-	f.WithheldTTFT, f.WithheldITL = 1-share(reported.ttfts(), whole.ttfts()), 1-share(reported.gaps(), whole.gaps())
+	f.TTFT, f.ServedTTFT = spreadOf(r.ttfts()), spreadOf(whole.ttfts())
+	f.ITL, f.ServedITL = spreadOf(r.gaps()), spreadOf(whole.gaps())
 	f.OwnITL = f.ServedITL
 	if c.RoleToken {
 		f.OwnITL = spreadOf(known(served, func(a mock.Account) []float64 { return gapsOf(append([]int64{a.Role}, a.Writes...)) }))
@@ -156,32 +150,6 @@ func truthOf(served []mock.Account) (truth report) {
 	}
 	return truth
 }
-
-// knownTo leaves out of the truth what a client that names its requests says it does not know.
-func (r report) knownTo(measured report) (rest report) {
-	if measured.Requests[0].ID == "" {
-		return r
-	}
-	for i, one := range r.Requests {
-		one.TTFT = hide(one.TTFT, measured.Requests[i].TTFT)
-		one.Gaps = slices.Clone(one.Gaps)
-		for j, gap := range measured.Requests[i].Gaps {
-			one.Gaps[j] = hide(one.Gaps[j], gap)
-		}
-		rest.Requests = append(rest.Requests, one)
-	}
-	return rest
-}
-
-// hide is a value, unless the measured one is not known.
-func hide(value, measured float64) float64 {
-	if math.IsNaN(measured) {
-		return measured
-	}
-	return value
-}
-
-func share(some, all []float64) float64 { return float64(len(some)) / float64(len(all)) }
 
 // gapsOf are the milliseconds between neighbours.
 func gapsOf(times []int64) (gaps []float64) {

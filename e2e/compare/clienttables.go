@@ -55,9 +55,9 @@ type cellKey struct {
 // clientTables are the errors of TTFT, those of ITL, and the cost.
 func clientTables(all []clientFigures) string {
 	var ttft, itl, cost figures.Table
-	ttft.Header("streams", "client", "TTFT served, mean / p99", "reported, mean / p99", "error of mean", "error of p99", "of mean, to ours", "of p99, to ours", "withheld", "error of mean by that")
+	ttft.Header("streams", "client", "TTFT served, mean / p99", "reported, mean / p99", "error of mean", "error of p99", "of mean, to ours", "of p99, to ours")
 	itl.Header("streams", "client", "ITL served, mean / p50 / p99", "reported, mean / p50 / p99", "error of mean", "error of p50", "error of p99",
-		"error of mean, a role chunk counted as a token", "withheld", "error of mean by that", "failed requests")
+		"error of mean, a role chunk counted as a token", "failed requests")
 	cost.Header("streams", "client", "streams in flight, mean", "CPU, s", "from the first request on, s", "peak MB", "CPU, to ours", "from the first request on, to ours", "MB, to ours")
 	ours := cell{}
 	for _, c := range cells(all) {
@@ -79,8 +79,6 @@ func ttftCells(c, ours cell) []string {
 		fmt.Sprintf("%.1f / %.1f", c.median(func(f clientFigures) float64 { return f.ServedTTFT.Mean }), c.median(func(f clientFigures) float64 { return f.ServedTTFT.P99 })),
 		fmt.Sprintf("%.1f / %.1f", c.median(func(f clientFigures) float64 { return f.TTFT.Mean }), c.median(func(f clientFigures) float64 { return f.TTFT.P99 })),
 		signed(c.median(mean)), signed(c.median(p99)), ratio(c, ours, mean), ratio(c, ours, p99),
-		percent(c.median(func(f clientFigures) float64 { return f.WithheldTTFT })),
-		signed(c.median(func(f clientFigures) float64 { return f.KnownTTFT.minus(f.ServedTTFT).Mean })),
 	}
 }
 
@@ -102,8 +100,7 @@ func itlCells(c cell) []string {
 		signed(c.median(func(f clientFigures) float64 { return f.ITL.minus(f.ServedITL).P50 })),
 		signed(c.median(func(f clientFigures) float64 { return f.ITL.minus(f.ServedITL).P99 })),
 		signed(c.median(func(f clientFigures) float64 { return f.ITL.minus(f.OwnITL).Mean })),
-		percent(c.median(func(f clientFigures) float64 { return f.WithheldITL })),
-		signed(c.median(func(f clientFigures) float64 { return f.KnownITL.minus(f.ServedITL).Mean })), fmt.Sprint(failed),
+		fmt.Sprint(failed),
 	}
 }
 
@@ -120,8 +117,6 @@ func costCells(c, ours cell) []string {
 
 // signed is a difference, with as many digits as a thousandth of a millisecond takes.
 func signed(v float64) string { return fmt.Sprintf("%+.3f", v) }
-
-func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 // ratio compares sizes, whatever their signs.
 func ratio(c, ours cell, of func(clientFigures) float64) string {

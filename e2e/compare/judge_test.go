@@ -3,7 +3,6 @@
 package main
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -30,7 +29,6 @@ func TestJudgeAClientThatCountsTheRoleChunk(t *testing.T) {
 	want := clientFigures{
 		Client: "rival", Streams: 1,
 		TTFT: spread{58, 52, 64}, ServedTTFT: spread{55, 50, 60},
-		KnownTTFT: spread{55, 50, 60}, KnownITL: spread{15, 10, 20},
 		ITL: spread{10, 10, 20}, ServedITL: spread{15, 10, 20}, OwnITL: spread{62.0 / 6, 10, 20},
 		// 70 and 100 ms of streams within 1100 ms.
 		InFlight: 170.0 / 1100, CPU: 3, CPURunning: 2, PeakMB: 7,
@@ -40,19 +38,19 @@ func TestJudgeAClientThatCountsTheRoleChunk(t *testing.T) {
 	}
 }
 
-// Ours names its requests. What it says it does not know is left out of its figures, but not of the truth.
+// Ours names its requests.
 func TestJudgeAClientThatNamesItsRequests(t *testing.T) {
 	ledger := []mock.Account{served("warm", 0, 500, 500), served("a", 2000, 50, 10), served("b", 2000, 90, 40)}
-	r := report{Failed: 1, Requests: []request{{ID: "b", TTFT: math.NaN(), Gaps: []float64{41, math.NaN()}}, {ID: "a", TTFT: 51, Gaps: []float64{10, 10}}}}
+	r := report{Failed: 1, Requests: []request{{ID: "b", TTFT: 91, Gaps: []float64{41, 40}}, {ID: "a", TTFT: 51, Gaps: []float64{10, 10}}}}
 	f, err := judge(client{Name: "ours"}, load{Streams: 2, Requests: 3, Output: 3}, r, ledger, usage{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := clientFigures{
 		Client: "ours", Streams: 2, Failed: 1,
-		TTFT: spread{51, 51, 51}, ServedTTFT: spread{70, 50, 90}, KnownTTFT: spread{50, 50, 50},
-		ITL: spread{61.0 / 3, 10, 41}, ServedITL: spread{25, 10, 40}, KnownITL: spread{20, 10, 40}, OwnITL: spread{25, 10, 40},
-		WithheldTTFT: 0.5, WithheldITL: 0.25, InFlight: 240.0 / 170,
+		TTFT: spread{71, 51, 91}, ServedTTFT: spread{70, 50, 90},
+		ITL: spread{25.25, 10, 41}, ServedITL: spread{25, 10, 40}, OwnITL: spread{25, 10, 40},
+		InFlight: 240.0 / 170,
 	}
 	if f != want {
 		t.Errorf("judged\n%+v, want\n%+v", f, want)
@@ -78,7 +76,6 @@ func TestClientTables(t *testing.T) {
 	run := func(client string, error, cpu float64) clientFigures {
 		return clientFigures{
 			Client: client, Streams: 50, TTFT: spread{50 + error, 50, 60 - error}, ServedTTFT: spread{50, 50, 60},
-			KnownTTFT: spread{48, 0, 0}, KnownITL: spread{9.75, 0, 0}, WithheldITL: 0.125,
 			ITL: spread{9.9, 10, 11}, ServedITL: spread{10, 10, 11}, OwnITL: spread{9.9, 10, 11}, CPU: cpu, CPURunning: 1, PeakMB: 20, InFlight: 49.7,
 		}
 	}
@@ -89,17 +86,17 @@ func TestClientTables(t *testing.T) {
 	})
 	const want = `Time to first token, ms:
 
-| streams | client | TTFT served, mean / p99 | reported, mean / p99 | error of mean | error of p99 | of mean, to ours | of p99, to ours | withheld | error of mean by that |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-| 50 | probetool sweep | 50.0 / 60.0 | 50.0 / 60.0 | +0.020 | -0.020 | 1.00 | 1.00 | 0.0 % | -2.000 |
-| 50 | evalscope perf | 50.0 / 60.0 | 80.0 / 30.0 | +30.000 | -30.000 | 1500 | 1500 | 0.0 % | -2.000 |
+| streams | client | TTFT served, mean / p99 | reported, mean / p99 | error of mean | error of p99 | of mean, to ours | of p99, to ours |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+| 50 | probetool sweep | 50.0 / 60.0 | 50.0 / 60.0 | +0.020 | -0.020 | 1.00 | 1.00 |
+| 50 | evalscope perf | 50.0 / 60.0 | 80.0 / 30.0 | +30.000 | -30.000 | 1500 | 1500 |
 
 Inter-token latency, ms:
 
-| streams | client | ITL served, mean / p50 / p99 | reported, mean / p50 / p99 | error of mean | error of p50 | error of p99 | error of mean, a role chunk counted as a token | withheld | error of mean by that | failed requests |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-| 50 | probetool sweep | 10.00 / 10.00 / 11.00 | 9.90 / 10.00 / 11.00 | -0.100 | +0.000 | +0.000 | +0.000 | 12.5 % | -0.250 | 0 |
-| 50 | evalscope perf | 10.00 / 10.00 / 11.00 | 9.90 / 10.00 / 11.00 | -0.100 | +0.000 | +0.000 | +0.000 | 12.5 % | -0.250 | 0 |
+| streams | client | ITL served, mean / p50 / p99 | reported, mean / p50 / p99 | error of mean | error of p50 | error of p99 | error of mean, a role chunk counted as a token | failed requests |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| 50 | probetool sweep | 10.00 / 10.00 / 11.00 | 9.90 / 10.00 / 11.00 | -0.100 | +0.000 | +0.000 | +0.000 | 0 |
+| 50 | evalscope perf | 10.00 / 10.00 / 11.00 | 9.90 / 10.00 / 11.00 | -0.100 | +0.000 | +0.000 | +0.000 | 0 |
 
 Cost:
 

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -43,8 +42,6 @@ type line struct {
 	FirstToken  time.Time `json:"first_token"`
 	LastToken   time.Time `json:"last_token"`
 	Gaps        []float64 `json:"gaps_seconds"`
-	Late        []int     `json:"late_tokens"` // events whose time is not known; 0 is the first
-	SentLate    bool      `json:"sent_late"`
 	FirstTokens int       `json:"first_tokens"`
 	Tokens      int       `json:"output_tokens"`
 }
@@ -89,20 +86,13 @@ func parseSweep(in io.Reader) (r report, err error) {
 	return r, nil
 }
 
-// request leaves out what the client itself says it does not know.
+// request has all that the line tells. What was read late is not left out: the statistics of a sweep are of all values.
 func (l line) request() request {
-	late := func(token int) bool { return slices.Contains(l.Late, token) }
-	r := request{ID: l.ID, TTFT: math.NaN(), TPOT: math.NaN(), Tokens: l.Tokens}
-	if !late(0) && !l.SentLate {
-		r.TTFT = millis(l.FirstToken.Sub(l.Sent))
-	}
-	if after := l.Tokens - l.FirstTokens; after > 0 && !late(0) && !late(len(l.Gaps)) {
+	r := request{ID: l.ID, TTFT: millis(l.FirstToken.Sub(l.Sent)), TPOT: math.NaN(), Tokens: l.Tokens}
+	if after := l.Tokens - l.FirstTokens; after > 0 {
 		r.TPOT = millis(l.LastToken.Sub(l.FirstToken)) / float64(after)
 	}
-	for i, gap := range l.Gaps {
-		if late(i) || late(i+1) {
-			gap = math.NaN()
-		}
+	for _, gap := range l.Gaps {
 		r.Gaps = append(r.Gaps, 1e3*gap)
 	}
 	return r

@@ -17,7 +17,6 @@ type vllmFigures struct {
 	TTFT, ITL, TPOT spread // milliseconds
 	Throughput      float64
 	Failed          int
-	Withheld        float64 // share of TTFTs that the client says it does not know
 
 	ServerTTFT, ServerITL float64 // milliseconds, means, by vLLM's own account of what was measured
 	PromptTokens          float64 // a request, by the same
@@ -98,7 +97,7 @@ func againstVLLM(ctx context.Context, o options, c client, l load, server *vllm)
 	return vllmFigures{
 		Client: c.Name, Load: l.name(),
 		TTFT: spreadOf(r.ttfts()), ITL: spreadOf(r.gaps()), TPOT: spreadOf(r.tpots()), Throughput: r.Throughput,
-		Failed: r.Failed, Withheld: 1 - float64(len(r.ttfts()))/float64(len(r.Requests)),
+		Failed:       r.Failed,
 		ServerTTFT:   1e3 * average("vllm:time_to_first_token_seconds"),
 		ServerITL:    1e3 * average("vllm:inter_token_latency_seconds"),
 		PromptTokens: average("vllm:request_prompt_tokens"),

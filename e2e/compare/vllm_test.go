@@ -38,7 +38,7 @@ func TestVLLMTable(t *testing.T) {
 		}
 	}
 	ours, slower := run("probetool sweep", 20, 4, 18), run("evalscope perf", 22, 3, 19)
-	slower.Failed, slower.PromptTokens, ours.Withheld = 2, 255.5, 0.05
+	slower.Failed, slower.PromptTokens = 2, 255.5
 	got := vllmTable([]vllmFigures{
 		slower, ours,
 		run("probetool sweep", 30, 5, 18), run("evalscope perf", 33, 6, 19),
@@ -57,7 +57,7 @@ func TestVLLMTable(t *testing.T) {
 | c=4 | ITL mean by vLLM, ms | 4.00 | 4.00 (1.000) |
 | c=4 | ITL mean, to vLLM's | 1.000 | 0.750 (0.750) |
 
-Failed requests: 2. Prompt tokens a request, mean of each run: 255.50 to 256.00. TTFTs that probetool withheld: at most 5.0 % of a run.
+Failed requests: 2. Prompt tokens a request, mean of each run: 255.50 to 256.00.
 `
 	if got != want {
 		t.Errorf("the table is\n%s\nwant\n%s", got, want)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/llm-prober/llm_prober/e2e/figures"
 )
@@ -81,15 +80,11 @@ func medianOf(all []vllmFigures, load, client string, of func(vllmFigures) float
 
 // vllmChecks says whether all did the same.
 func vllmChecks(all []vllmFigures) string {
-	failed, withheld := 0, 0.0
+	failed := 0
 	shortest, longest := math.Inf(1), math.Inf(-1)
 	for _, f := range all {
 		failed += f.Failed
-		withheld = max(withheld, f.Withheld)
 		shortest, longest = min(shortest, f.PromptTokens), max(longest, f.PromptTokens)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "Failed requests: %d. Prompt tokens a request, mean of each run: %.2f to %.2f. ", failed, shortest, longest)
-	fmt.Fprintf(&b, "TTFTs that probetool withheld: at most %.1f %% of a run.\n", 100*withheld)
-	return b.String()
+	return fmt.Sprintf("Failed requests: %d. Prompt tokens a request, mean of each run: %.2f to %.2f.\n", failed, shortest, longest)
 }

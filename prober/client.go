@@ -38,14 +38,21 @@ type client struct {
 	late      atomic.Int64 // when a stream was read late last, in Unix nanoseconds
 }
 
-// watchFor is how long connections are watched after one was read late.
+// watchFor is how long connections are watched after one was read late, but by less than starvedFor: a process that is
+// kept from the processor for longer has none to spare for the watch.
 const watchFor = 10 * time.Minute
+
+const starvedFor = 20 * time.Millisecond
+
+// watchToLearn is how many connections are watched at a time to learn how long a server takes to end its streams.
+const watchToLearn = 4
 
 // needsWatch tells whether the stamps of a new connection may need help: it is not known yet how long the server takes
 // to end a stream, or one was read late not long ago. The rest of the time a watch would only cost.
 func (c *client) needsWatch() bool {
 	_, known := c.tails.longest()
-	return c.watch != nil && (!known || time.Since(time.Unix(0, c.late.Load())) < watchFor)
+	learning := !known && c.watch.count() < watchToLearn
+	return c.watch != nil && (learning || time.Since(time.Unix(0, c.late.Load())) < watchFor)
 }
 
 func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {

@@ -196,6 +196,7 @@ func held(t *testing.T, watch *Watch, wrap func(func(net.Conn)) func(net.Conn), 
 	handle := llm(func(conn net.Conn, _ sentRequest) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"+expand("{ROLE}{C:a}"))
 		reading.pass()
+		<-time.After(time.Millisecond) // what was read before is well before what comes now
 		for _, text := range writes {
 			_, _ = io.WriteString(conn, expand(text))
 			<-time.After(5 * time.Millisecond)

@@ -111,7 +111,8 @@ func (s *stamper) settle() {
 	for i, at := range s.ats {
 		s.early[from+i] = min(s.early[from+i], max(0, at.Sub(first.since)))
 	}
-	if !s.leads || s.split || !first.by.Before(s.ats[0]) || first.by.Before(start) {
+	// A wake that began before the socket was empty may be of what was read before, or of both.
+	if !s.leads || s.split || !first.by.Before(s.ats[0]) || first.since.Before(start) {
 		return
 	}
 	late := s.ats[0].Sub(first.by)

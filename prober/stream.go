@@ -118,7 +118,10 @@ func (s *streaming) read(ctx context.Context) error {
 		}
 	}
 	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, s.stamper.delay
-	if s.stamper.finish(res) {
+	switch late := s.stamper.finish(res); {
+	case s.stamper.delay > starvedFor:
+		s.late.Store(0)
+	case late:
 		s.late.Store(time.Now().UnixNano())
 	}
 	res.SentLate = s.conn.heldBack()

@@ -84,6 +84,16 @@ func (w *Watch) add(stamps *kernelStamps) (k *wakes, remove func()) {
 	return k, remove
 }
 
+// count is how many connections are watched now.
+func (w *Watch) count() int {
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.watched)
+}
+
 // run waits for segments until it is told to stop.
 func (w *Watch) run(started chan<- bool) {
 	runtime.LockOSThread() // for ever: the thread ends with the goroutine
@@ -98,9 +108,9 @@ func (w *Watch) run(started chan<- bool) {
 	}
 	defer unix.Close(sched.fd)
 	events := make([]unix.EpollEvent, 256)
-	looked := time.Now() // what comes now came after this
+	looked, before := time.Now(), sched.look() // what comes now came after this
 	for {
-		asked, before := time.Now(), sched.look()
+		asked := time.Now()
 		n, err := unix.EpollWait(w.poll, events, -1)
 		came := wake{looked, time.Now()}
 		looked = asked
@@ -110,13 +120,15 @@ func (w *Watch) run(started chan<- bool) {
 		if err != nil {
 			return
 		}
-		if after := sched.look(); after.sleptSince(before) {
+		after := sched.look()
+		if after.sleptSince(before) {
 			woken := came.by.Add(-(after.delay - before.delay))
 			came.since, looked = woken.Add(-wakeSlack), woken.Add(-wakeSlack)
 			if n == 1 {
 				came.by = woken
 			}
 		}
+		before = after
 		if !w.note(events[:n], came) {
 			return
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	promconfig "github.com/prometheus/common/config"
+
+	"github.com/llm-prober/llm_prober/internal/httpclient"
 )
 
 // flood sends a text over and over until the client leaves.
@@ -112,21 +114,21 @@ func TestConnectionEndsWithItsProbe(t *testing.T) {
 func TestRequestThatIgnoresItsContext(t *testing.T) {
 	hang := make(chan struct{})
 	g := newRig(t, nil, at("http", "127.0.0.1:1", impatient))
-	g.client.transport = hanging(hang)
+	g.client.transport = httpclient.Bound(hanging(hang))
 	want := "no end after 60ms"
-	for range maxLeft {
+	for range httpclient.MaxLeft {
 		if res := g.once(t); res.Reason != ReasonTimeout || !strings.Contains(res.Err.Error(), want) {
 			t.Fatalf("%s (%v), want a timeout that tells %q", outcome(res), res.Err, want)
 		}
 	}
 	if res := g.once(t); res.Reason != ReasonInternal {
-		t.Errorf("with %d requests left behind: %s (%v)", maxLeft, outcome(res), res.Err)
+		t.Errorf("with %d requests left behind: %s (%v)", httpclient.MaxLeft, outcome(res), res.Err)
 	}
 	close(hang)
-	for g.client.left.Load() > 0 {
-		<-time.After(time.Millisecond)
+	res := g.once(t)
+	for ; res.Reason == ReasonInternal; res = g.once(t) { // for ever, if they are not counted down
 	}
-	if res := g.once(t); res.Reason != ReasonAuth {
+	if res.Reason != ReasonAuth {
 		t.Errorf("once none is left: %s (%v)", outcome(res), res.Err)
 	}
 }

@@ -324,6 +324,17 @@ func TestEngineMissing(t *testing.T) {
 		},
 		{"one gauge gone", page(EngineVLLM, "vllm:num_requests_running 1\nvllm:num_requests_waiting 1\n"), map[relayFamily]bool{relayRunning: false, relayWaiting: false, relayKVUsage: true}},
 		{
+			"a router of vLLM servers: it shows what it knows itself",
+			page(EngineVLLM, "vllm:num_requests_running{server=\"http://a:8000\"} 7.0\nvllm:num_requests_waiting{server=\"http://a:8000\"} 0.0\n"+
+				"vllm:gpu_prefix_cache_hits_total{server=\"http://a:8000\"} 5.0\nvllm:gpu_prefix_cache_queries_total{server=\"http://a:8000\"} 9.0\n"+
+				"vllm:healthy_pods_total{server=\"http://a:8000\"} 1.0\nvllm:current_qps{server=\"http://a:8000\"} 0.2\n"), nil,
+		},
+		{
+			"one gauge gone of a page with labels of the engine",
+			page(EngineVLLM, "vllm:num_requests_running{engine=\"0\",server=\"a\"} 1\nvllm:num_requests_waiting{engine=\"0\",server=\"a\"} 1\n"),
+			map[relayFamily]bool{relayRunning: false, relayWaiting: false, relayKVUsage: true},
+		},
+		{
 			"sglang before its first request ends: counters come later",
 			page(EngineSGLang, "sglang:num_running_reqs 0\nsglang:num_queue_reqs 0\nsglang:token_usage 0\n"), all(false, gauges...),
 		},

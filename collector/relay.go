@@ -158,7 +158,12 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 		cfg.Timeout = max(time.Second, relayMaxAge*cfg.Interval)
 	}
 	r := &Relay{cfg: cfg, metricsURL: cfg.MetricsURL, healthURL: cfg.HealthURL}
-	r.client, r.health = newRelayClient(cfg), newRelayClient(cfg) // a page that does not come does not hold up health
+	for _, c := range []**relayClient{&r.client, &r.health} { // a page that does not come does not hold up health
+		var err error
+		if *c, err = newRelayClient(&cfg); err != nil {
+			return nil, err
+		}
+	}
 	r.engine.first = make(chan struct{})
 	r.engine.set(cfg.Engine != EngineAuto)
 	if r.metricsURL == nil {
@@ -189,8 +194,8 @@ func (r *Relay) Run(ctx context.Context) {
 }
 
 func (r *Relay) closeIdle() {
-	r.client.closeIdle()
-	r.health.closeIdle()
+	r.client.http.CloseIdleConnections()
+	r.health.http.CloseIdleConnections()
 }
 
 // every calls do at the relay's times until ctx is done. The times are absolute, at a phase that differs from

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	promconfig "github.com/prometheus/common/config"
+
+	"github.com/llm-prober/llm_prober/internal/httpclient"
 )
 
 // relayClient makes requests one at a time, and watches its connections for what net/http does not tell: connections
@@ -20,44 +22,28 @@ import (
 // request that meets the reset is sent again on a fresh connection by net/http, because it is a GET and nothing of an
 // answer had come.
 type relayClient struct {
-	cfg  RelayConfig
-	http *http.Client // nil until the files of certificates could be read
+	http *http.Client
 
 	came  atomic.Int64 // bytes, since the client was made
 	limit atomic.Int64 // what came may not exceed it
-
-	// Of the request that is under way.
-	certificateMissing atomic.Bool // the server asked for a client certificate, and there is none
-	handshakeFailed    atomic.Bool
 }
 
-func newRelayClient(cfg RelayConfig) *relayClient {
-	c := &relayClient{cfg: cfg}
+func newRelayClient(cfg *RelayConfig) (*relayClient, error) {
+	c := &relayClient{}
 	c.headersDone()
-	return c
-}
-
-// prepare makes the HTTP client. A certificate that cannot be read is a state of this target, not of the program:
-// the next request tries again.
-func (c *relayClient) prepare() error {
-	if c.http != nil {
-		return nil
+	options := []promconfig.HTTPClientOption{promconfig.WithHTTP2Disabled()}
+	if cfg.UserAgent != "" {
+		options = append(options, promconfig.WithUserAgent(cfg.UserAgent))
 	}
-	options := []promconfig.HTTPClientOption{
-		promconfig.WithHTTP2Disabled(), promconfig.WithDialContextFunc(c.dialer(c.cfg.Dial)), promconfig.WithNewTLSConfigFunc(c.tlsConfig),
-	}
-	if c.cfg.UserAgent != "" {
-		options = append(options, promconfig.WithUserAgent(c.cfg.UserAgent))
-	}
-	rt, err := promconfig.NewRoundTripperFromConfig(c.cfg.HTTP, "relay", options...)
+	rt, err := httpclient.New(cfg.HTTP, "relay", c.dialer(cfg.Dial), options...)
 	if err != nil {
-		return fmt.Errorf("making the relay's HTTP client: %w", err)
+		return nil, fmt.Errorf("making the relay's HTTP client: %w", err)
 	}
-	if c.cfg.Host != "" {
-		rt = &relayHost{host: c.cfg.Host, origin: c.cfg.URL, next: rt}
+	if cfg.Host != "" {
+		rt = &relayHost{host: cfg.Host, origin: cfg.URL, next: rt}
 	}
 	c.http = &http.Client{Transport: rt, CheckRedirect: relayCheckRedirect}
-	return nil
+	return c, nil
 }
 
 // relayHost sets the header Host of requests to one origin: pages elsewhere are another server's.
@@ -79,12 +65,6 @@ func (h *relayHost) RoundTrip(req *http.Request) (*http.Response, error) {
 func (h *relayHost) CloseIdleConnections() {
 	if c, ok := h.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
-	}
-}
-
-func (c *relayClient) closeIdle() {
-	if c.http != nil {
-		c.http.CloseIdleConnections()
 	}
 }
 
@@ -121,32 +101,23 @@ func (c *relayCounted) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// relayHandshake is what one request learns of its TLS handshake. A request that is left behind may still write to it.
+type relayHandshake struct {
+	unmet  atomic.Bool // the server asked for a client certificate, and there is none that it takes
+	failed atomic.Bool
+}
+
 // watch begins a request: until headersDone, no more may come than headers have.
-func (c *relayClient) watch(ctx context.Context) context.Context {
+func (c *relayClient) watch(ctx context.Context, handshake *relayHandshake) context.Context {
 	c.limit.Store(c.came.Load() + relayMaxHeaders)
-	c.certificateMissing.Store(false)
-	c.handshakeFailed.Store(false)
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { c.handshakeFailed.Store(err != nil) },
+	return httptrace.WithClientTrace(httpclient.NoteUnmetRequest(ctx, &handshake.unmet), &httptrace.ClientTrace{
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { handshake.failed.Store(err != nil) },
 	})
 }
 
 func (c *relayClient) headersTooLarge() bool { return c.came.Load() > c.limit.Load() }
 
 func (c *relayClient) headersDone() { c.limit.Store(math.MaxInt64) }
-
-// tlsConfig is what the configuration says, and notices that a certificate is asked for which it does not have.
-func (c *relayClient) tlsConfig(ctx context.Context, cfg *promconfig.TLSConfig, options ...promconfig.TLSConfigOption) (*tls.Config, error) {
-	config, err := promconfig.NewTLSConfigWithContext(ctx, cfg, options...)
-	if err != nil || config.GetClientCertificate != nil {
-		return config, err
-	}
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		c.certificateMissing.Store(true)
-		return &tls.Certificate{}, nil // none is sent
-	}
-	return config, nil
-}
 
 var errRelayRedirect = errors.New("redirect to another origin, or too many")
 

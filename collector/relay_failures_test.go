@@ -19,8 +19,11 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llm-prober/llm_prober/internal/httpclient"
 )
 
 // TLS that fails is told as TLS, also when the server speaks up only after the handshake, as it must under TLS 1.3
@@ -112,6 +115,52 @@ func TestRelayCertificateFiles(t *testing.T) {
 	}
 }
 
+// A key that never comes ends a sample at its time, as a timeout; many in a row are our own fault and hold up nothing.
+func TestRelayCredentialsThatHang(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	cfg := RelayConfig{Registerer: prometheus.NewRegistry(), Engine: EngineVLLM, URL: relayURL(t, server.URL), Timeout: time.Millisecond}
+	cfg.HTTP.BearerTokenFile = pipe
+	relay, err := NewRelay(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer relay.closeIdle()
+	reason := func() string {
+		var failure *relayFailure
+		if _, err := relay.scrape(t.Context()); !errors.As(err, &failure) {
+			t.Fatal(err)
+		}
+		return failure.reason
+	}
+	for range httpclient.MaxLeft {
+		if got := reason(); got != "timeout" {
+			t.Fatalf("%s, want timeout", got)
+		}
+	}
+	if got := reason(); got != "internal" {
+		t.Errorf("%s, want internal", got)
+	}
+	relay.cfg.Timeout = time.Minute
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(pipe), os.WriteFile(pipe, []byte("key"), 0o600), writer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	got := reason()
+	for ; got == "internal"; got = reason() { // until those that were left behind have ended
+	}
+	if got != "http_status" {
+		t.Errorf("once the key is there: %s, want http_status", got)
+	}
+}
+
 // When this process can open no more files, that is its own fault: nothing is said of the server's health.
 func TestRelayOutOfFiles(t *testing.T) {
 	faults := map[string]error{
@@ -140,7 +189,7 @@ func TestRelayOutOfFiles(t *testing.T) {
 				w.relay.closeIdle()
 				w.pass(5)
 				w.has(map[string]string{"up": "0", "healthy": "1", "scrape_failures_total{internal}": "5", "requests_running{0,m}": ""})
-				if !strings.Contains(w.logs.String(), "this process can open no more files") {
+				if !strings.Contains(w.logs.String(), "the prober has no file descriptor left") {
 					t.Errorf("log:\n%s", w.logs)
 				}
 				out.Store(false)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,10 +12,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/httpclient"
 )
 
 // Bounds on what is read of an answer, in bytes.
@@ -88,10 +87,8 @@ func relayGet(ctx context.Context, client *relayClient, ask relayAsk) (relayAnsw
 
 // open sends a request and returns the answer, whose body is not read yet. Its error is a *relayFailure.
 func (c *relayClient) open(ctx context.Context, u *url.URL, accept string) (*http.Response, error) {
-	if err := c.prepare(); err != nil {
-		return nil, c.transportFailure(ctx, err)
-	}
-	req, err := http.NewRequestWithContext(c.watch(ctx), http.MethodGet, u.String(), nil)
+	var handshake relayHandshake
+	req, err := http.NewRequestWithContext(c.watch(ctx, &handshake), http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, relayFail(relayInternal, "making the request: %w", err)
 	}
@@ -99,7 +96,7 @@ func (c *relayClient) open(ctx context.Context, u *url.URL, accept string) (*htt
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.transportFailure(ctx, err)
+		return nil, c.transportFailure(ctx, &handshake, err)
 	}
 	c.headersDone()
 	return resp, nil
@@ -246,7 +243,7 @@ func (p *relayPacer) pause() error {
 }
 
 // transportFailure tells why no answer came.
-func (c *relayClient) transportFailure(ctx context.Context, err error) *relayFailure {
+func (c *relayClient) transportFailure(ctx context.Context, handshake *relayHandshake, err error) *relayFailure {
 	var inner *url.Error
 	if errors.As(err, &inner) {
 		err = inner.Err // url.Error would repeat the URL, with whatever secrets its query holds
@@ -255,9 +252,12 @@ func (c *relayClient) transportFailure(ctx context.Context, err error) *relayFai
 		netErr  net.Error
 		pathErr *fs.PathError
 	)
+	lacks := httpclient.LocalLimit(err)
 	switch text := err.Error(); {
-	case relayOutOfFiles(err):
-		return &relayFailure{relayInternal, fmt.Errorf("this process can open no more files: raise its limit: %w", err)}
+	case lacks != "":
+		return relayFail(relayInternal, "the prober has no %s: %w", lacks, err)
+	case httpclient.IsFault(err):
+		return &relayFailure{relayInternal, err}
 	case c.headersTooLarge(): // net/http may have taken the end of what it got for a line
 		return &relayFailure{relayTooLarge, errRelayHeaders}
 	case strings.Contains(text, "malformed ") || strings.Contains(text, "Location header"):
@@ -265,57 +265,20 @@ func (c *relayClient) transportFailure(ctx context.Context, err error) *relayFai
 		return &relayFailure{relayConnect, errors.New("the server's answer is no HTTP")}
 	case errors.Is(err, errRelayRedirect):
 		return &relayFailure{relayHTTPStatus, err}
-	case c.isCertificateFile(err):
+	case httpclient.IsTLS(err):
 		return &relayFailure{relayTLS, err}
 	case errors.As(err, &pathErr):
 		return &relayFailure{relayAuth, fmt.Errorf("reading credentials: %w", err)}
 	case ctx.Err() != nil:
 		return &relayFailure{relayTimeout, err}
-	case relayIsTLS(err) || c.handshakeFailed.Load():
+	case handshake.failed.Load():
 		return &relayFailure{relayTLS, err}
-	case c.certificateMissing.Load() && relayIsClosed(err):
-		return &relayFailure{relayTLS, fmt.Errorf("the server asked for a client certificate, there is none, and it closed the connection: %w", err)}
+	case handshake.unmet.Load() && (httpclient.IsReset(err) || httpclient.IsEnd(err)):
+		return relayFail(relayTLS, "the server asked for a client certificate, there is none that it takes, and it closed the connection: %w", err)
 	case errors.As(err, &netErr) && netErr.Timeout():
 		return &relayFailure{relayTimeout, err}
 	}
 	return &relayFailure{relayConnect, err}
-}
-
-// relayOutOfFiles reports whether the machine could not give what a connection needs. The resolver of package net
-// keeps only the text of such an error.
-func relayOutOfFiles(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || strings.HasSuffix(err.Error(), syscall.EMFILE.Error())
-}
-
-// relayIsTLS reports whether TLS failed: an alert, of either side and at any time (under TLS 1.3 a server refuses a
-// client's certificate after the handshake), a certificate that does not hold, or no TLS at all.
-func relayIsTLS(err error) bool {
-	var (
-		op     *net.OpError
-		alert  tls.AlertError
-		record tls.RecordHeaderError
-		cert   *tls.CertificateVerificationError
-	)
-	if errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error") { // so crypto/tls names alerts
-		return true
-	}
-	return errors.As(err, &alert) || errors.As(err, &record) || errors.As(err, &cert) || errors.Is(err, http.ErrSchemeMismatch)
-}
-
-// isCertificateFile reports whether a file of the TLS configuration could not be read or is none. Those are read when
-// the client is made, and again when they change.
-func (c *relayClient) isCertificateFile(err error) bool {
-	files := c.cfg.HTTP.TLSConfig
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return slices.Contains([]string{files.CAFile, files.CertFile, files.KeyFile}, pathErr.Path)
-	}
-	return c.http == nil || strings.HasPrefix(err.Error(), "unable to use specified ") // so prometheus/common says it
-}
-
-// relayIsClosed reports whether the other side ended the connection.
-func relayIsClosed(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // relayBodyFailure tells why an answer did not become whole.
@@ -326,7 +289,7 @@ func relayBodyFailure(ctx context.Context, err error) *relayFailure {
 		return &relayFailure{relayTooLarge, err}
 	case ctx.Err() != nil:
 		return &relayFailure{relayTimeout, fmt.Errorf("in the middle of the answer: %w", err)}
-	case relayIsTLS(err):
+	case httpclient.IsTLS(err):
 		return &relayFailure{relayTLS, fmt.Errorf("in the middle of the answer: %w", err)}
 	case errors.As(err, &opErr):
 		return &relayFailure{relayConnect, fmt.Errorf("in the middle of the answer: %w", err)}

@@ -45,6 +45,7 @@ type relayReading struct {
 	partial  [relayFamilies]bool // a sample of the family was left out: its sum is not known
 	any      bool                // the page has a sample of the engine's table
 	older    bool                // the page shows the KV cache usage under an older name
+	own      bool                // a sample has no labels, or one by which the engine tells its models or replicas apart
 }
 
 // relayDrop numbers the causes for which something of a page is left out.
@@ -130,8 +131,13 @@ func (r *relayReading) moved(before *relayReading) bool {
 // cannot be judged yet. In multi-process mode vLLM shows no gauge before its engine's first step, and SGLang no
 // counter before the first request has ended. So gauges are judged once a gauge is there or a count is above
 // zero, the others once a count is above zero, and all of them on a page that has nothing of the engine at all.
-// What an older version of the engine does not have is not missing.
+// What an older version of the engine does not have is not missing. Nor is anything on the page of a router, which shows
+// under the engine's names what it knows itself: its samples have labels, and none is one of the engine's
+// (production-stack: server, see src/vllm_router/services/metrics_service).
 func (r *relayReading) missing(table *engineTable) map[relayFamily]bool {
+	if r.any && !r.own && table.engineLabel != "" {
+		return nil
+	}
 	gauge, counted := false, false
 	for f, series := range r.families {
 		isGauge := relayFamilyTable(relayFamily(f)).kind.gauge()
@@ -369,9 +375,11 @@ func (p *relayPage) addSample(u relayUse, labels []pageLabel, value float64) (re
 		n, _ := strconv.Atoi(string(relayLabel(labels, name))) // absent: 0
 		rank = rank<<16 | n&0xFFFF
 	}
+	model, engine := relayLabel(labels, "model_name"), relayLabel(labels, p.table.engineLabel)
+	p.current.own = p.current.own || len(labels) == 0 || len(model)+len(engine) > 0
 	gather := &p.aliases[u.family][u.alias]
 	p.scanner.steps += len(gather.series)
-	s := gather.find(p.engine(labels), p.text(relayLabel(labels, "model_name"), p.model), rank)
+	s := gather.find(p.text(engine, "0"), p.text(model, p.model), rank)
 	if s == nil {
 		p.current.drop(relayDropSeries)
 		p.current.partial[u.family] = true

@@ -46,6 +46,7 @@ func (p *relayPaths) asked() []string {
 func TestRelayUnknownServer(t *testing.T) {
 	gateway := `{"data":[{"id":"gpt-5","owned_by":"openai"}]}`
 	named := func(c *RelayConfig) { c.MetricsURL = relayURL(t, "http://vllm:8000/metrics") } // the default, but named
+	// As a router shows what it knows of its engines: that is all there is, and nothing is missing.
 	const page = "vllm:num_requests_running{server=\"a\"} 7\nvllm:num_requests_running{server=\"b\"} 5\n"
 	tests := []struct {
 		name   string
@@ -55,7 +56,7 @@ func TestRelayUnknownServer(t *testing.T) {
 		change func(*RelayConfig)
 		asked  []string
 		want   map[string]string
-		log    string // of the only line
+		log    string // of the only line; empty: there is none
 	}{
 		{name: "a gateway", models: gateway, asked: []string{"/v1/models"}, log: `it signs its models with \"openai\"`},
 		{name: "nobody's models", models: `{"data":[{"id":"m"}]}`, asked: []string{"/v1/models"}, log: `it signs its models with \"\"`},
@@ -73,12 +74,10 @@ func TestRelayUnknownServer(t *testing.T) {
 		{
 			name: "the page was named, and is vLLM's", models: gateway, page: page, change: named,
 			asked: []string{"/health", "/metrics", "/v1/models"}, want: map[string]string{"up": "1", "healthy": "1", "requests_running{0,gpt-5}": "12"},
-			log: "the server does not show all it should",
 		},
 		{
 			name: "the page was named, and no models are listed", status: 401, page: "# TYPE x gauge\n" + page, change: named,
 			asked: []string{"/health", "/metrics", "/v1/models"}, want: map[string]string{"up": "1", "healthy": "1", "requests_running{0,}": "12"},
-			log: "the server does not show all it should",
 		},
 		{
 			name: "the page was named, and is nobody's", models: gateway, page: "litellm_requests 1\n", change: named,
@@ -91,7 +90,6 @@ func TestRelayUnknownServer(t *testing.T) {
 		{
 			name: "the engine was named", models: gateway, page: page, change: func(c *RelayConfig) { c.Engine = EngineVLLM },
 			asked: []string{"/health", "/metrics", "/v1/models", "/version"}, want: map[string]string{"up": "1", "healthy": "1", "requests_running{0,gpt-5}": "12"},
-			log: "the server does not show all it should",
 		},
 	}
 	for _, tt := range tests {
@@ -128,7 +126,7 @@ func TestRelayUnknownServer(t *testing.T) {
 				if diff := cmp.Diff(map[string]string{}, w.failures()); diff != "" {
 					t.Errorf("failures:\n%s", diff)
 				}
-				if !strings.Contains(w.logs.String(), tt.log) || w.lines() != 1 {
+				if !strings.Contains(w.logs.String(), tt.log) || w.lines() != min(1, len(tt.log)) {
 					t.Errorf("log lacks %q:\n%s", tt.log, w.logs)
 				}
 			})

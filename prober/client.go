@@ -31,8 +31,7 @@ type client struct {
 	transport http.RoundTripper
 	proxy     string // host and port of the proxy that requests go through; empty: none
 	userAgent string
-	tails     tails        // of the server's streams
-	left      atomic.Int32 // requests that did not end when they were told to
+	tails     tails // of the server's streams
 	secrets   scrub.Secrets
 	watch     *Watch       // nil: none
 	late      atomic.Int64 // when a stream was read late last, in Unix nanoseconds
@@ -56,8 +55,7 @@ func (c *client) needsWatch() bool {
 }
 
 func newClient(t *Target, dial DialFunc, userAgent string) (*client, error) {
-	transport, err := httpclient.New(t.HTTP, "llm_prober",
-		promconfig.WithDialContextFunc(promconfig.DialContextFunc(stamped(t.IPFamily.Dial(dial)))),
+	transport, err := httpclient.New(t.HTTP, "llm_prober", promconfig.DialContextFunc(stamped(t.IPFamily.Dial(dial))),
 		promconfig.WithKeepAlivesDisabled(),
 		promconfig.WithHTTP2Disabled())
 	if err != nil {
@@ -101,10 +99,6 @@ const (
 	// settleTimeout bounds how long what came before a deadline may take to be read after it.
 	settleTimeout = time.Second
 	settleStep    = time.Millisecond // between two looks
-	// leaveAfter is when a request that goes on although it was told to end is left behind, and maxLeft how many of a
-	// target may be: reading a file of credentials may hang, and asking for a token takes up to callTimeout.
-	leaveAfter = 100 * time.Millisecond
-	maxLeft    = 16
 	// starvedAfter is how late a timer is only if the whole process did not run.
 	starvedAfter = 500 * time.Millisecond
 )
@@ -115,9 +109,6 @@ const (
 // The request does not end at the deadline of ctx, but once all that came before it has been read ([stampedConn.Read]
 // tells that from what came later), and its connection is closed then, whatever net/http does with it.
 func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)) (*exchange, *http.Response, error) {
-	if c.left.Load() >= maxLeft {
-		return &exchange{}, nil, failf(ReasonInternal, "%d requests before this one did not end when they should: do credentials come from a file that cannot be read to its end?", maxLeft)
-	}
 	var telling sync.Mutex
 	over := false // net/http may still be writing when it has given up
 	x := &exchange{}
@@ -145,14 +136,14 @@ func (c *client) do(ctx context.Context, req *http.Request, sent func(time.Time)
 	}
 	req.Header.Set("User-Agent", c.userAgent)
 	req.Header.Set("Accept-Encoding", "identity") // compression holds tokens back
-	resp, left, err := c.roundTrip(work, req)
+	resp, err := c.transport.RoundTrip(req)
 	if err == nil {
 		x.phase.Store(int32(phaseBody))
 		x.slot.conn.Load().headersEnded()
 		resp.Body = &releasing{resp.Body, &x.slot.released}
 		return x, resp, nil
 	}
-	if left {
+	if left := (*httpclient.LeftError)(nil); errors.As(err, &left) {
 		x = &exchange{slot: dialSlot{work: work}} // who is left behind still writes to the other
 		return x, nil, classify(work, phaseCredentials, err)
 	}
@@ -225,48 +216,6 @@ func (x *exchange) traced(ctx context.Context, secrets *scrub.Secrets) context.C
 		},
 		WroteHeaderField: secrets.Header,
 	})
-}
-
-// roundTrip sends a request and returns soon after ctx has ended, whatever the transport does: left tells that it goes
-// on alone then.
-func (c *client) roundTrip(ctx context.Context, req *http.Request) (resp *http.Response, left bool, err error) {
-	type answer struct {
-		resp *http.Response
-		err  error
-	}
-	answers, gone := make(chan answer), make(chan struct{})
-	go func() {
-		a := answer{err: failf(ReasonInternal, "sending a request: panic")}
-		defer func() {
-			if p := recover(); p != nil {
-				a.err = failf(ReasonInternal, "sending a request: panic: %v", p)
-			}
-			select {
-			case answers <- a:
-			case <-gone:
-				c.left.Add(-1)
-				if a.resp != nil {
-					a.resp.Body.Close()
-				}
-			}
-		}()
-		a.resp, a.err = c.transport.RoundTrip(req)
-	}()
-	select {
-	case a := <-answers:
-		return a.resp, false, a.err
-	case <-ctx.Done():
-	}
-	patience := time.NewTimer(leaveAfter)
-	defer patience.Stop()
-	select {
-	case a := <-answers:
-		return a.resp, false, a.err
-	case <-patience.C:
-		c.left.Add(1)
-		close(gone)
-		return nil, true, context.Cause(ctx)
-	}
 }
 
 // explain gives an exchange that has failed its reason.

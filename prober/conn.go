@@ -3,7 +3,6 @@ package prober
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -361,7 +360,7 @@ func stamped(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		slot, ok := ctx.Value(dialSlotKey{}).(*dialSlot)
 		if !ok {
-			return dialForToken(ctx, dial, network, address)
+			return dial(ctx, network, address) // for a token: nobody measures it
 		}
 		ctx, cancel := slot.withDeadline(ctx)
 		defer cancel()
@@ -387,20 +386,4 @@ func stamped(dial DialFunc) DialFunc {
 		}
 		return c, nil
 	}
-}
-
-// dialForToken dials for a request that no probe asked for: the library fetches the tokens of OAuth 2.0 under a context
-// without end, one connection a token.
-func dialForToken(ctx context.Context, dial DialFunc, network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	conn, err := dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	if err := conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("bounding the request for a token: %w", err)
-	}
-	return conn, nil
 }

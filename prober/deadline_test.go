@@ -8,9 +8,13 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	promconfig "github.com/prometheus/common/config"
+
+	"github.com/llm-prober/llm_prober/internal/cputest"
+	"github.com/llm-prober/llm_prober/internal/httpclient"
 )
 
 // flood sends a text over and over until the client leaves.
@@ -29,6 +33,74 @@ func holding(text string) func(net.Conn) {
 	return func(conn net.Conn) {
 		_, _ = io.WriteString(conn, text)
 		_, _ = io.Copy(io.Discard, conn)
+	}
+}
+
+// Floods, which are no answer: they look alive and never end.
+var floods = map[string]string{
+	"comments":            ": still here\n\n",
+	"empty lines":         "\n",
+	"events without data": "event: ping\n\n",
+	"tiny events":         "data: {}\n\n",
+	"lines of no field":   "x\n\n",
+	"roles":               expand("{ROLE}"),
+	"single bytes":        ":",
+}
+
+// A stream that keeps coming ends its probe at the deadline, to the instant, and nothing that comes later is read.
+func TestFloodEndsAtTheDeadline(t *testing.T) {
+	const every = 7 * time.Millisecond
+	for name, text := range floods {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var last time.Time // when something was last taken
+				dial := func(context.Context, string, string) (net.Conn, error) {
+					client, end := net.Pipe()
+					go llm(func(conn net.Conn, _ sentRequest) {
+						_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+						for err == nil {
+							last = time.Now()
+							if _, err = io.WriteString(conn, text); err == nil {
+								err = wait(conn, every)
+							}
+						}
+					})(end)
+					return client, nil
+				}
+				res := newRig(t, dial, at("http", "h:1")).once(t)
+				synctest.Wait()
+				deadline := res.Started.Add(10 * time.Second)
+				if res.Reason != ReasonTimeout || !res.Ended.Equal(deadline) {
+					t.Errorf("%s (%v) after %v, want a timeout after 10s", outcome(res), res.Err, res.Ended.Sub(res.Started))
+				}
+				if early := deadline.Sub(last); early < 0 || early > every {
+					t.Errorf("the last that was sent came %v before the deadline", early)
+				}
+			})
+		})
+	}
+}
+
+// On a real socket, as fast as it goes, the same floods cost at most two processors until the deadline, or less where
+// a bound on the stream ends them before.
+func TestFloodOnASocket(t *testing.T) {
+	for name, text := range floods {
+		t.Run(name, func(t *testing.T) {
+			left := make(chan struct{}, 10)
+			address := serveTCP(t, llm(func(conn net.Conn, _ sentRequest) {
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+				_, _ = io.WriteString(conn, ":"+strings.Repeat("x", 2<<20)+"\n") // the reader's buffer grows
+				flood(strings.Repeat(text, max(1, (64<<10)/len(text))))(conn)
+				left <- struct{}{}
+			}))
+			cputest.Linear(t, 0, func() {
+				g := newRig(t, nil, at("http", address, impatient))
+				if res := g.once(t); res.Reason != ReasonTimeout && res.Reason != ReasonTooLarge {
+					t.Errorf("%s (%v)", outcome(res), res.Err)
+				}
+				<-left // for ever, if the connection is not closed
+			})
+		})
 	}
 }
 
@@ -112,21 +184,21 @@ func TestConnectionEndsWithItsProbe(t *testing.T) {
 func TestRequestThatIgnoresItsContext(t *testing.T) {
 	hang := make(chan struct{})
 	g := newRig(t, nil, at("http", "127.0.0.1:1", impatient))
-	g.client.transport = hanging(hang)
+	g.client.transport = httpclient.Bound(hanging(hang))
 	want := "no end after 60ms"
-	for range maxLeft {
+	for range httpclient.MaxLeft {
 		if res := g.once(t); res.Reason != ReasonTimeout || !strings.Contains(res.Err.Error(), want) {
 			t.Fatalf("%s (%v), want a timeout that tells %q", outcome(res), res.Err, want)
 		}
 	}
 	if res := g.once(t); res.Reason != ReasonInternal {
-		t.Errorf("with %d requests left behind: %s (%v)", maxLeft, outcome(res), res.Err)
+		t.Errorf("with %d requests left behind: %s (%v)", httpclient.MaxLeft, outcome(res), res.Err)
 	}
 	close(hang)
-	for g.client.left.Load() > 0 {
-		<-time.After(time.Millisecond)
+	res := g.once(t)
+	for ; res.Reason == ReasonInternal; res = g.once(t) { // for ever, if they are not counted down
 	}
-	if res := g.once(t); res.Reason != ReasonAuth {
+	if res.Reason != ReasonAuth {
 		t.Errorf("once none is left: %s (%v)", outcome(res), res.Err)
 	}
 }

@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/llm-prober/llm_prober/internal/httpclient"
 	"github.com/llm-prober/llm_prober/internal/scrub"
@@ -80,9 +78,9 @@ func classify(ctx context.Context, at phase, err error) error {
 	switch {
 	case early:
 		return &failure{reason, err}
-	case isReset(err):
+	case httpclient.IsReset(err):
 		return &failure{ReasonConnReset, err}
-	case isEnd(err):
+	case httpclient.IsEnd(err):
 		return &failure{ReasonTruncated, err}
 	}
 	return &failure{ReasonMalformed, err} // chunk framing, header syntax, and whatever net/http refuses to read
@@ -94,6 +92,7 @@ var causes = []struct {
 	is     func(error) bool
 }{
 	{ReasonTimeout, isAny(errTimeout)},
+	{ReasonInternal, httpclient.IsFault},
 	{ReasonDNS, func(err error) bool { dns := (*net.DNSError)(nil); return errors.As(err, &dns) }},
 	{ReasonTLS, httpclient.IsTLS},
 	{ReasonTooLarge, isAny(errTooLarge, errHeadersTooLarge)},
@@ -110,13 +109,8 @@ func isAny(targets ...error) func(error) bool {
 	}
 }
 
-var (
-	isReset = isAny(syscall.ECONNRESET, syscall.EPIPE, net.ErrClosed, io.ErrClosedPipe)
-	isEnd   = isAny(io.EOF, io.ErrUnexpectedEOF)
-)
-
 // isCut tells whether an error is that the connection ended where it must not.
-func isCut(err error) bool { return isReset(err) || isEnd(err) }
+func isCut(err error) bool { return httpclient.IsReset(err) || httpclient.IsEnd(err) }
 
 // statusReasons maps an HTTP status to its reason; a status that is not here has ReasonHTTPStatus.
 var statusReasons = map[int]Reason{

@@ -16,6 +16,9 @@ const (
 	// readBufferBytes holds sixteen ordinary events. net/http's own buffer has the same size, so a larger
 	// one would not be filled.
 	readBufferBytes = 4 << 10
+	// maxReadBytes bounds one read, and with it what is still looked at when the deadline has passed meanwhile: a buffer
+	// that has grown for one event would take thousands of small ones at once.
+	maxReadBytes = 64 << 10
 	// maxStray bounds what is kept of an event beside its data.
 	maxStray = 16 << 10
 )
@@ -254,7 +257,7 @@ func (s *sseReader) fill() error {
 	}
 	s.makeRoom()
 	for range 100 { // a reader may return nothing without an error, but not for ever
-		n, err := s.src.Read(s.buf[s.end:])
+		n, err := s.src.Read(s.buf[s.end:min(len(s.buf), s.end+maxReadBytes)])
 		s.end += n
 		s.total += int64(n)
 		if n > 0 {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -121,6 +122,20 @@ func TestConfigCheck(t *testing.T) {
 	want := "warning: " + file + ":28: targets[0].http_client_config.authorization.credentials_file: open " + filepath.Join(filepath.Dir(file), "key.txt") + ": no such file or directory; until the file is there, probes of the target fail as auth\nconfiguration is valid\n"
 	if code != exitOK || stderr != "" || stdout != want {
 		t.Errorf("the check ends with %d, prints %q, %q; want %q", code, stdout, stderr, want)
+	}
+}
+
+// Files that hang are told of, not waited for.
+func TestConfigCheckOpensNoPipe(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	file := configFile(t, "targets: [{url: 'http://h', http_client_config: {authorization: {credentials_file: "+pipe+"}, tls_config: {ca_file: "+pipe+"}}}]")
+	code, stdout, stderr := outcome(t, "--config.file="+file, "--config.check")
+	if code != exitOK || stderr != "" || !strings.Contains(stdout, pipe+" is not a regular file") {
+		t.Errorf("the check ends with %d, prints %q, %q", code, stdout, stderr)
 	}
 }
 

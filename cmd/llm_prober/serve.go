@@ -29,6 +29,7 @@ func (f *flags) serve(d *daemon, stopDemo func(), logger log.Logger) int {
 		ReadTimeout:       time.Minute,
 		WriteTimeout:      2 * time.Minute, // of a whole answer; internal/web gives up earlier a client that does not read
 		IdleTimeout:       2 * time.Minute,
+		HTTP2:             web.HTTP2(),
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          stdlog.New(libraryLog{logger}, "", 0),
 	}

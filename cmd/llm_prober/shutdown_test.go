@@ -148,7 +148,7 @@ targets:
 	if took := p.end(); p.cmd.ProcessState.ExitCode() != exitOK || took > 4*time.Second {
 		t.Errorf("it ended with %v after %v, want 0 within 3 s", p.cmd.ProcessState, took)
 	}
-	if log := p.log.String(); !strings.Contains(log, "left behind") || !strings.Contains(log, "relay of file") {
+	if log := p.log.String(); !strings.Contains(log, "left behind") || !strings.Contains(log, `left="requests to our own pages"`) {
 		t.Error("the log does not tell what was left")
 	}
 }

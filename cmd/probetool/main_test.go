@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
@@ -65,6 +66,34 @@ func TestCheckConfig(t *testing.T) {
 				t.Errorf("stderr (-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// Files that hang are told of, not waited for, and with --connect no longer than a probe lasts.
+func TestCheckConfigOpensNoPipe(t *testing.T) {
+	dir := t.TempDir()
+	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "config.yml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { // who was left behind at the pipe goes on
+		other, err := os.OpenFile(pipe, os.O_RDWR, 0)
+		if err := errors.Join(err, os.Remove(pipe), other.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	text := "global: {timeout: 1s, stall_timeout: 1s}\ntargets: [{url: 'http://127.0.0.1:9', model: m, http_client_config: {authorization: {credentials_file: " + pipe + "}, tls_config: {ca_file: " + pipe + "}}}]"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+	}{{[]string{"check-config", file}, exitOK}, {[]string{"check-config", "--connect", file}, exitFailed}} {
+		code, stdout, stderr := outcome(t.Context(), c.args...)
+		if code != c.code || !strings.Contains(stdout, pipe+" is not a regular file") {
+			t.Errorf("%q ends with %d, prints %q, %q", c.args, code, stdout, stderr)
+		}
 	}
 }
 

@@ -5,37 +5,15 @@ package config
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
-)
 
-// processorTime is what this process has used so far; unlike the time on a clock it does not grow with what else the
-// machine does.
-func processorTime(t testing.TB) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// Bounds on the work of reading a file: some 30 times what the shapes below take. What is quadratic in a megabyte takes
-// minutes.
-const (
-	workAtLeast = 2 * time.Second
-	workPerByte = 10 * time.Microsecond
+	"github.com/llm-prober/llm_prober/internal/cputest"
 )
 
 // boundedParse parses within a bound on its work.
-func boundedParse(t testing.TB, data []byte) (*Config, error) {
+func boundedParse(t testing.TB, data []byte) (c *Config, err error) {
 	t.Helper()
-	before := processorTime(t)
-	c, err := Parse("config.yml", data)
-	if used, most := processorTime(t)-before, workAtLeast+time.Duration(len(data))*workPerByte; used > most {
-		t.Errorf("%d bytes took %s of processor time, more than %s", len(data), used, most)
-	}
+	cputest.Linear(t, len(data), func() { c, err = Parse("config.yml", data) })
 	return c, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"unicode"
 
 	promconfig "github.com/prometheus/common/config"
@@ -66,6 +67,9 @@ const maxSecret = 64 << 10
 
 // fileDoubt says what is wrong with the file that a key names; empty: nothing. Its content is not repeated.
 func fileDoubt(key, path string) string {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return path + " is not a regular file: it is read for each request, and opening it may wait for ever"
+	}
 	data, err := head(path)
 	pem := strings.HasSuffix(key, "ca_file") || strings.HasSuffix(key, "cert_file") || strings.HasSuffix(key, "key_file")
 	text := bytes.TrimSpace(data)
@@ -105,7 +109,7 @@ func marked(data []byte) bool {
 
 // head reads the beginning of a file, more than maxSecret of it if there is more. An empty file is an error.
 func head(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe since it was looked at
 	if err != nil {
 		return nil, err
 	}

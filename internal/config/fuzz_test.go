@@ -30,15 +30,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := boundedParse(t, data)
 		if err != nil {
-			var problems Errors
-			if !errors.As(err, &problems) || len(problems) == 0 {
-				t.Fatalf("%T: %v", err, err)
-			}
-			for _, p := range problems {
-				if p.Line < 1 || p.Msg == "" || strings.ContainsAny(p.String(), "\n\r") {
-					t.Errorf("%+v", p)
-				}
-			}
+			checkRefusal(t, err)
 			return
 		}
 		c.Warnings()
@@ -54,4 +46,18 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("the page is another configuration:\n%s", page)
 		}
 	})
+}
+
+// checkRefusal holds an error to what is told of a file: each problem is one line with its place.
+func checkRefusal(t *testing.T, err error) {
+	t.Helper()
+	var problems Errors
+	if !errors.As(err, &problems) || len(problems) == 0 {
+		t.Fatalf("%T: %v", err, err)
+	}
+	for _, p := range problems {
+		if p.Line < 1 || p.Msg == "" || strings.ContainsAny(p.String(), "\n\r") {
+			t.Errorf("%+v", p)
+		}
+	}
 }

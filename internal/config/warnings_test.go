@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -186,5 +187,29 @@ func TestWarningsLookIntoFiles(t *testing.T) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// A pipe that nobody writes to is told of and not opened: that would wait for ever.
+func TestWarningsOpenOnlyRegularFiles(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(pipe, link); err != nil {
+		t.Skip(err)
+	}
+	for _, client := range []string{
+		"authorization: {credentials_file: F}", "bearer_token_file: F", "basic_auth: {username: u, password_file: F}",
+		"tls_config: {ca_file: F}", "tls_config: {cert_file: F, key_file: F}", "http_headers: {X-A: {files: [F]}}",
+		"oauth2: {client_id: c, token_url: 'http://t', client_secret_file: F, tls_config: {ca_file: F}}",
+	} {
+		for _, file := range []string{pipe, link, "/dev/tty"} {
+			got := mustParse(t, "targets:\n- {url: 'http://h', http_client_config: {"+strings.ReplaceAll(client, "F", file)+"}}").Warnings()
+			if len(got) != 1 || !strings.Contains(got[0], file+" is not a regular file") {
+				t.Errorf("%s: %q", client, got)
+			}
+		}
 	}
 }

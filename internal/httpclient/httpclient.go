@@ -6,10 +6,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	promconfig "github.com/prometheus/common/config"
 )
@@ -21,16 +24,20 @@ func (e *FileError) Error() string { return e.err.Error() }
 func (e *FileError) Unwrap() error { return e.err }
 
 // New is [promconfig.NewRoundTripperFromConfig], but a file that is missing or unusable is no error: requests fail
-// with a [*FileError] until it is there, and then go on without a restart. The error is about what no file can mend,
-// such as an inline certificate that is none.
-func New(cfg promconfig.HTTPClientConfig, name string, options ...promconfig.HTTPClientOption) (http.RoundTripper, error) {
+// with a [*FileError] until it is there, and then go on without a restart. Requests end with their context ([Bound]),
+// though files and tokens that they need never come. The error is about what no file can mend, such as an inline
+// certificate that is none.
+func New(cfg promconfig.HTTPClientConfig, name string, dial promconfig.DialContextFunc, options ...promconfig.HTTPClientOption) (http.RoundTripper, error) {
+	options = append(options, promconfig.WithDialContextFunc(dialForTokens(dial)), promconfig.WithNewTLSConfigFunc(newTLSConfig))
 	t := &transport{cfg: cfg, make: func() (http.RoundTripper, error) {
-		return promconfig.NewRoundTripperFromConfig(cfg, name, append(options, promconfig.WithNewTLSConfigFunc(newTLSConfig))...)
+		return promconfig.NewRoundTripperFromConfig(cfg, name, options...)
 	}}
-	if _, err := t.ready(); err != nil && !needsFiles(cfg.TLSConfig) {
-		return nil, err
+	if !needsFiles(cfg.TLSConfig) { // reading a file may hang
+		if _, err := t.ready(); err != nil {
+			return nil, err
+		}
 	}
-	return t, nil
+	return Bound(t), nil
 }
 
 func needsFiles(c promconfig.TLSConfig) bool {
@@ -42,21 +49,21 @@ type transport struct {
 	cfg  promconfig.HTTPClientConfig
 	make func() (http.RoundTripper, error)
 
-	mu   sync.Mutex
-	made http.RoundTripper // nil: it could not be made so far
+	making sync.Mutex
+	made   atomic.Pointer[http.RoundTripper] // nil: it could not be made so far
 }
 
 func (t *transport) ready() (http.RoundTripper, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.made != nil {
-		return t.made, nil
+	t.making.Lock()
+	defer t.making.Unlock()
+	if made := t.made.Load(); made != nil {
+		return *made, nil
 	}
 	made, err := t.make()
 	if err != nil {
 		return nil, err
 	}
-	t.made = made
+	t.made.Store(&made)
 	return made, nil
 }
 
@@ -66,7 +73,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, &FileError{err}
 	}
-	resp, err := made.RoundTrip(req)
+	resp, err := made.RoundTrip(req.WithContext(context.WithValue(req.Context(), askedKey{}, true)))
 	if err != nil {
 		// The library reads the files again at each request, and tells of them in words only.
 		if unusable := t.checkFiles(); unusable != nil {
@@ -95,10 +102,8 @@ func (t *transport) checkFiles() error {
 
 // CloseIdleConnections implements what [http.Client.CloseIdleConnections] looks for.
 func (t *transport) CloseIdleConnections() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c, ok := t.made.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
+	if made := t.made.Load(); made != nil {
+		closeIdle(*made)
 	}
 }
 
@@ -130,7 +135,8 @@ func newTLSConfig(ctx context.Context, cfg *promconfig.TLSConfig, options ...pro
 	return c, nil
 }
 
-// IsTLS tells an error of TLS by its type: files, alerts of either side, records and certificates that are none.
+// IsTLS tells an error of TLS by its type: files, alerts of either side, records and certificates that are none, and
+// HTTP where TLS was to come.
 // Alerts may come after the handshake: under TLS 1.3 a server judges the client's certificate when the client has
 // ended the handshake (RFC 8446, section 4.4.2.4).
 func IsTLS(err error) bool {
@@ -141,10 +147,22 @@ func IsTLS(err error) bool {
 		verify *tls.CertificateVerificationError
 	)
 	switch {
-	case errors.As(err, &file), errors.As(err, &record), errors.As(err, &verify):
+	case errors.As(err, &file), errors.As(err, &record), errors.As(err, &verify), errors.Is(err, http.ErrSchemeMismatch):
 		return true
 	case errors.As(err, &op): // crypto/tls has no other type for alerts
 		return op.Op == "remote error" || op.Op == "local error"
 	}
 	return false
+}
+
+// IsReset tells that a connection was cut, by either side, and IsEnd that the other side ended it in order but too soon.
+func IsReset(err error) bool {
+	return isAny(err, syscall.ECONNRESET, syscall.EPIPE, net.ErrClosed, io.ErrClosedPipe)
+}
+
+// IsEnd is explained at [IsReset].
+func IsEnd(err error) bool { return isAny(err, io.EOF, io.ErrUnexpectedEOF) }
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }

@@ -13,6 +13,10 @@ const (
 	patiencePiece = 32 << 10
 )
 
+// HTTP2 is what a server of these pages needs under HTTP/2: there a deadline on an answer ends its stream, and the word of
+// it waits behind all else for a connection that is not read. So a connection that takes nothing for as long is closed.
+func HTTP2() *http.HTTP2Config { return &http.HTTP2Config{WriteByteTimeout: patience} }
+
 // patientWriter gives up a client that does not read: an answer that nobody reads holds its memory, and one of the
 // scrapes that may run at once.
 type patientWriter struct {

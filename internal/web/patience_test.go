@@ -3,11 +3,15 @@ package web
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +99,106 @@ func TestClientsThatDoNotReadAreGivenUp(t *testing.T) {
 		<-served
 		server.Close()
 	})
+}
+
+// The same under HTTP/2, where many answers share a connection: whether a client lets a stream's window run full or reads
+// nothing at all from its connection.
+func TestClientsThatDoNotReadHTTP2(t *testing.T) {
+	o := (&fleet{history: &History{}}).options()
+	o.Metrics = bigMetrics(t)
+	handler := New(o)
+	certificate := httptest.NewTLSServer(nil)
+	defer certificate.Close()
+	for name, c := range map[string]struct{ window, reads int }{
+		"a window runs full": {64 << 10, 0}, "the connection is not read": {4 << 20, 64 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := make(pipes)
+				server := &http.Server{Handler: handler, HTTP2: HTTP2(), TLSConfig: &tls.Config{Certificates: certificate.TLS.Certificates}}
+				served := make(chan error)
+				go func() { served <- server.ServeTLS(l, "", "") }()
+				ask := func(conn *deaf) *http.Response {
+					client := &http.Transport{
+						DialContext: func(context.Context, string, string) (net.Conn, error) {
+							var end net.Conn
+							conn.Conn, end = net.Pipe()
+							l <- end
+							return conn, nil
+						},
+						Protocols: new(http.Protocols), TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+						DisableCompression: true, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: c.window},
+					}
+					client.Protocols.SetHTTP2(true)
+					t.Cleanup(client.CloseIdleConnections)
+					req, err := http.NewRequest(http.MethodGet, "https://h/metrics", nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					resp, err := client.RoundTrip(req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if resp.ProtoMajor != 2 {
+						t.Fatal(resp.Proto)
+					}
+					return resp
+				}
+				status := func() int {
+					resp := ask(&deaf{})
+					resp.Body.Close()
+					return resp.StatusCode
+				}
+				for range 2 {
+					conn := &deaf{left: c.reads, closed: make(chan struct{})}
+					resp := ask(conn)
+					defer conn.Close()
+					defer resp.Body.Close()
+				}
+				synctest.Wait()
+				if got := status(); got != http.StatusServiceUnavailable {
+					t.Fatalf("%d while the page is asked for by two: the limit is none", got)
+				}
+				time.Sleep(2*patience + time.Second)
+				synctest.Wait()
+				if got := status(); got != http.StatusOK {
+					t.Errorf("%d after clients have not read for %s", got, patience)
+				}
+				close(l)
+				<-served
+				server.Close()
+			})
+		})
+	}
+}
+
+// deaf is a connection that reads no more than a number of bytes.
+type deaf struct {
+	net.Conn
+	left   int // 0: no bound
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (d *deaf) Read(p []byte) (int, error) {
+	if d.left < 0 {
+		<-d.closed
+		return 0, net.ErrClosed
+	}
+	n, err := d.Conn.Read(p)
+	if d.left > 0 {
+		if d.left -= n; d.left == 0 {
+			d.left = -1
+		}
+	}
+	return n, err
+}
+
+func (d *deaf) Close() error {
+	if d.closed != nil {
+		d.once.Do(func() { close(d.closed) })
+	}
+	return d.Conn.Close()
 }
 
 // everySecond reads 64 KiB a second.

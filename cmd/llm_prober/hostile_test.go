@@ -87,7 +87,7 @@ func TestHostileServersOnSockets(t *testing.T) {
 		targets = append(targets, s.Target(fmt.Sprintf("hostile-%d", i), l.Addr().String(), ""))
 	}
 	file := configFile(t, "targets: []\n")
-	p := start(t, "--config.file="+file, "--web.enable-lifecycle", "--log.level=debug")
+	p := start(t, "--config.file="+file, "--web.enable-lifecycle", "--web.enable-pprof", "--log.level=debug")
 	files, goroutines := p.open()
 	reload := func(yaml string) {
 		rewrite(t, file, yaml)
@@ -134,7 +134,7 @@ func TestHostileServersOnSockets(t *testing.T) {
 	}
 	checkText(t, "the log", p.log.String())
 	for line := range strings.Lines(p.log.String()) {
-		if !strings.HasPrefix(line, "ts=") {
+		if !strings.HasPrefix(line, "level=") {
 			t.Errorf("a line is none of the logger's: %.200q", line)
 		}
 	}

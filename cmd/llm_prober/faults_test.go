@@ -131,6 +131,7 @@ func faults() []fault {
 		{name: "server removed: connections refused", happen: remove, first: reason("connect"), by: soon, quiet: []string{"restart", "silence", "missed", "doubts", "TTFT", "ITL"}},
 		{name: "server removed", mid: true, happen: remove, first: reason("truncated"), by: soon, quiet: []string{"restart", "silence", "missed", "doubts"}},
 		{name: "host name gone", happen: func(s *scene) { s.n.forgetNames() }, first: reason("dns"), by: soon, quiet: failed},
+		{name: "no file descriptors left for the prober", happen: func(s *scene) { s.n.useUp() }, first: reason("internal"), by: soon, quiet: []string{"restart", "missed", "silence", "doubts", "SLOs", "TTFT", "ITL"}},
 		{name: "server restarted in a moment", happen: restart, first: restarted, by: time.Second, quiet: []string{"relay", "health", "failures", "SLOs", "silence", "missed", "doubts"}},
 		{name: "server restarted in a moment", mid: true, happen: restart, first: reason("truncated"), by: soon, quiet: []string{"silence", "missed", "doubts"}},
 		{name: "every step takes 3 times as long", happen: sim(vllmsim.SlowDown, "3"), first: itl + " rises", by: 8 * time.Second, quiet: doubted},
@@ -142,13 +143,20 @@ func faults() []fault {
 		{name: "status 429", happen: sim(vllmsim.Status, "429"), first: reason("rate_limited"), by: soon, quiet: failed},
 		{name: "status 500", happen: sim(vllmsim.Status, "500"), first: reason("http_status"), by: soon, quiet: failed},
 		{name: "status 503", happen: sim(vllmsim.Status, "503"), first: reason("overloaded"), by: soon, quiet: failed},
+		{name: "status 101", happen: sim(vllmsim.Status, "101"), first: reason("http_status"), by: soon, quiet: failed},
 		{name: "redirect", happen: sim(vllmsim.Status, "302"), first: reason("http_status"), by: soon, quiet: failed},
 		{name: "`cache_salt` refused", happen: sim(vllmsim.RefuseField, "cache_salt"), first: doubt("field_refused"), by: 3 * time.Second, quiet: doubted},
 		{name: "`chat_template_kwargs` refused", happen: sim(vllmsim.RefuseField, "chat_template_kwargs"), first: doubt("field_refused"), by: 3 * time.Second, quiet: doubted},
+		{name: "`chat_template_kwargs` refused for a Mistral tokenizer, after it was taken", happen: sim(vllmsim.MistralPrompt, ""), first: reason("bad_request"), by: soon, quiet: failed},
 		{name: "status 400 that names no field and repeats the request", happen: instead("/v1/chat/completions", reloading), first: reason("bad_request"), by: soon, quiet: failed},
 		{name: "`ignore_eos` refused", happen: sim(vllmsim.RefuseField, "ignore_eos"), first: reason("bad_request"), by: soon, quiet: failed},
 		{name: "event stream called text/html", happen: sim(vllmsim.HTML, ""), first: doubt("content_type"), by: 3 * time.Second, quiet: measured},
 		{name: "error inside the stream after 5 tokens", happen: sim(vllmsim.InBandError, "5"), first: reason("server_error"), by: soon, quiet: failed},
+		{name: "error inside the stream in the shape of vLLM before 0.10", happen: sim(vllmsim.OldError, "5"), first: reason("server_error"), by: soon, quiet: failed},
+		{name: "error inside the stream in a field of its own", happen: sim(vllmsim.ErrorField, "5"), first: reason("server_error"), by: soon, quiet: failed},
+		{name: "answers end after 5 tokens with finish_reason `abort`", happen: sim(vllmsim.Abort, "5"), first: reason("server_error"), by: soon, quiet: failed},
+		{name: "`[DONE]` after 5 tokens without finish_reason", happen: sim(vllmsim.NoFinish, "5"), first: reason("truncated"), by: soon, quiet: failed},
+		{name: "finish_reason that nobody knows, all tokens there", happen: sim(vllmsim.FinishReason, "done"), first: doubt("finish_reason"), by: 3 * time.Second, quiet: measured},
 		{name: "stream ends after 5 tokens", happen: sim(vllmsim.Truncated, "5"), first: reason("truncated"), by: soon, quiet: failed},
 		{name: "connection reset after 5 tokens", happen: sim(vllmsim.Reset, "5"), first: reason("conn_reset"), by: soon, quiet: failed},
 		{name: "event that is no JSON", happen: sim(vllmsim.Garbage, "5"), first: reason("malformed"), by: soon, quiet: failed},
@@ -163,10 +171,13 @@ func faults() []fault {
 		{name: "proxy sends 32 events at a time", happen: sim(vllmsim.Coalesced, "32"), first: doubt("coalesced"), by: 3 * time.Second, quiet: and(doubted, "ITL")},
 		{name: "usage counts 7 prompt tokens too many", happen: sim(vllmsim.WrongPrompt, "7"), first: doubt("prompt_length"), by: 3 * time.Second, quiet: measured},
 		{name: "usage counts 2 output tokens too few", happen: sim(vllmsim.WrongOutput, "-2"), first: doubt("usage_mismatch"), by: 3 * time.Second, quiet: measured},
+		{name: "usage counts a thousand million prompt tokens too many", happen: sim(vllmsim.WrongPrompt, "1000000000"), first: doubt("usage_mismatch"), by: 3 * time.Second, quiet: measured},
+		{name: "usage counts a thousand million output tokens too many", happen: sim(vllmsim.WrongOutput, "1000000000"), first: doubt("usage_mismatch"), by: 3 * time.Second, quiet: measured},
 		{name: "no usage", happen: sim(vllmsim.NoUsage, ""), first: chunks, by: 3 * time.Second, quiet: and(measured, "doubts")},
 		{name: "no `[DONE]`", happen: sim(vllmsim.NoDone, ""), first: doubt("no_done"), by: 3 * time.Second, quiet: measured},
 		{name: "prompts come from the prefix cache", happen: sim(vllmsim.CachedPrompt, ""), first: doubt("cached_prompt"), by: 3 * time.Second, quiet: and(doubted, "ITL")},
 		{name: "another model answers", happen: sim(vllmsim.OtherModel, "other"), first: doubt("other_model"), by: 3 * time.Second, quiet: measured},
+		{name: "`/v1/models` answers 401", happen: instead("/v1/models", unauthorized), quiet: []string{"everything"}},
 		{name: "`/metrics` is a page of HTML", happen: instead("/metrics", signIn), first: misscrape("parse"), by: time.Second, quiet: []string{"all probes", "health"}},
 		{name: "`/metrics` does not answer", happen: instead("/metrics", never), first: withdrawn, by: 3 * time.Second, quiet: []string{"all probes", "health"}},
 		{name: "`/metrics` is one line of 200,000 labels", happen: instead("/metrics", manyLabels), first: misscrape("too_large"), by: time.Second, quiet: []string{"all probes", "health"}},
@@ -225,6 +236,8 @@ func never(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 func unavailable(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 }
+
+func unauthorized(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
 
 // overload is twice what the server can do.
 func overload(s *scene) {
@@ -484,7 +497,7 @@ func (f *fault) check(t *testing.T, moved map[string]time.Duration) {
 			}
 		}
 		if strings.HasPrefix(signal, failures) {
-			f.checkFailure(t, moved, at)
+			f.checkFailure(t, moved, signal, at)
 		}
 	}
 	switch {
@@ -495,9 +508,12 @@ func (f *fault) check(t *testing.T, moved map[string]time.Duration) {
 	}
 }
 
-// checkFailure: a failure is bad for every SLO at once, and the gauges follow.
-func (f *fault) checkFailure(t *testing.T, moved map[string]time.Duration, at time.Duration) {
+// checkFailure: a failure is bad for every SLO at once, unless it is the prober's own, and the gauges follow.
+func (f *fault) checkFailure(t *testing.T, moved map[string]time.Duration, failure string, at time.Duration) {
 	for _, signal := range withFailure() {
+		if failure == reason("internal") && strings.HasPrefix(signal, bad) {
+			continue
+		}
 		if when, did := moved[signal]; !did || when > at {
 			t.Errorf("a probe failed after %v and %s did not follow at once (%v, %t)", at, signal, when, did)
 		}
@@ -580,7 +596,10 @@ The settings are the defaults (interval 15 s, timeout 60 s, stall timeout 30 s, 
 ` + "`itl-smooth`" + ` (95th percentile of ITL 100 ms) and ` + "`availability`" + ` (success). The server is the simulator with its default model: TTFT 0.1 s, 20 ms a token. A fault lasts for the 65 s that are looked at.
 Moments are found to 0.1 s in the first 5 s and to 1 s after that.
 
-* Where a probe fails, ` + "`llm_probe_slo_bad_events_total`" + ` of every SLO that had not found it bad before, ` + "`llm_probe_consecutive_failures`" + ` and ` + "`llm_probe_up`" + ` move in the same moment. They are left out.
+* Where a probe fails, ` + "`llm_probe_slo_bad_events_total`" + ` of every SLO that had not found it bad before, ` + "`llm_probe_consecutive_failures`" + ` and ` + "`llm_probe_up`" + ` move in the same moment. They are left out. A failure of the prober itself (` + "`internal`" + `) moves no SLO.
+* A server that begins to refuse what it took before, and names no field, fails five probes; from the sixth on they go without what the prober adds by itself, and are suspect (` + "`field_refused`" + `). One that refuses it from the start is asked once more at once.
+* Not on this page, for virtual time cannot play them: a certificate or key file that is missing fails its target's probes and relay as ` + "`tls`" + ` (a credential's as ` + "`auth`" + `), and that target alone, until it is there.
+  A prober that is stopped (freezer, live migration) reads what came meanwhile before it judges: a whole answer is a success, latencies that it can no longer know are withheld, the SLOs on them are unjudged, and the probe is suspect (` + "`reader_late`" + `).
 * "rises" and "falls" are means of a histogram since the fault that are over 1.5 times, or under two thirds, of what was usual before.
 * ` + "`llm_server_last_change_timestamp_seconds`" + ` is old as well when a server has nothing to do, as when all its probes are refused. It means a hang together with ` + "`llm_probe_silence_seconds`" + `.
 * What stays quiet is held by the test:

@@ -30,6 +30,7 @@ type network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener
 	nameless  bool // names resolve to nothing any more
+	usedUp    bool // there are no file descriptors for new connections
 }
 
 // listener is one address of a network.
@@ -56,8 +57,11 @@ func (n *network) listen(address string) *listener {
 func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	failed := func(err error) (net.Conn, error) { return nil, &net.OpError{Op: "dial", Net: network, Err: err} }
 	n.mu.Lock()
-	l, nameless := n.listeners[address], n.nameless || strings.Contains(address, ".invalid:")
+	l, nameless, usedUp := n.listeners[address], n.nameless || strings.Contains(address, ".invalid:"), n.usedUp
 	n.mu.Unlock()
+	if usedUp {
+		return failed(os.NewSyscallError("socket", syscall.EMFILE))
+	}
 	if nameless {
 		return failed(&net.DNSError{Err: "no such host", Name: address, IsNotFound: true})
 	}
@@ -81,6 +85,13 @@ func (n *network) forgetNames() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.nameless = true
+}
+
+// useUp leaves no file descriptor for another connection.
+func (n *network) useUp() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.usedUp = true
 }
 
 // Accept implements net.Listener.

@@ -42,6 +42,13 @@ const (
 	NoDone       FaultName = "no_done"
 	CachedPrompt FaultName = "cached_prompt"
 	OtherModel   FaultName = "other_model"
+
+	OldError      FaultName = "old_error"
+	ErrorField    FaultName = "error_field"
+	Abort         FaultName = "abort"
+	NoFinish      FaultName = "no_finish_reason"
+	FinishReason  FaultName = "finish_reason"
+	MistralPrompt FaultName = "mistral_tokenizer"
 )
 
 // Fault switches one fault on. An empty value means the default that [Faults] tells.
@@ -187,6 +194,44 @@ func behaviours() map[FaultName]behaviour {
 			doc: "an error inside the stream after VALUE tokens", kind: count, fallback: "5",
 			plan: cut(func(o *sse) { o.fail(engineDead()) }),
 		},
+		OldError: {
+			doc: "an error inside the stream after VALUE tokens, in the shape of vLLM before 0.10", kind: count, fallback: "5",
+			plan: cut(func(o *sse) {
+				e := engineDead()
+				o.send(fmt.Appendf(nil, `{"object": "error", "message": %s, "type": %s, "param": null, "code": %d}`, toJSON(e.Message), toJSON(e.Type), e.Code))
+				o.send([]byte("[DONE]"))
+			}),
+		},
+		ErrorField: {
+			doc: "an error inside the stream after VALUE tokens, in a field of its own instead of data, as llama.cpp sent it", kind: count, fallback: "5",
+			plan: cut(func(o *sse) {
+				o.write([]byte(`error: {"code":500,"message":"context shift is disabled","type":"server_error"}` + "\n\n"))
+				o.send([]byte("[DONE]"))
+			}),
+		},
+		Abort: {
+			doc: "answers end after VALUE tokens with finish_reason abort, as vLLM ends them when it shuts down or sleeps", kind: count, fallback: "5",
+			plan: func(a *answer, v setting) {
+				a.plan.outputTokens, a.plan.finish = max(1, min(v.count(), a.plan.outputTokens)), "abort"
+			},
+		},
+		NoFinish: {
+			doc: "streams end after VALUE tokens with [DONE], but without a finish reason", kind: count, fallback: "5",
+			plan: cut(func(o *sse) { o.send([]byte("[DONE]")) }),
+		},
+		FinishReason: {
+			doc: "answers end with finish_reason VALUE", kind: word, fallback: "done",
+			plan: func(a *answer, v setting) { a.plan.finish = v.text },
+		},
+		MistralPrompt: {
+			doc: "requests that set chat_template_kwargs get a 400, as of a vLLM with a Mistral tokenizer", kind: none,
+			refuse: func(b *body, _ setting) *apiError {
+				if _, set := b.fields["chat_template_kwargs"]; !set {
+					return nil
+				}
+				return badRequest("", "chat_template is not supported for Mistral tokenizers.")
+			},
+		},
 		Truncated: {
 			doc: "the stream ends cleanly after VALUE tokens, without a finish reason", kind: count, fallback: "5",
 			plan: cut(func(*sse) {}),
@@ -272,6 +317,10 @@ func behaviours() map[FaultName]behaviour {
 // answerStatus replies as a server or a gateway does with that status.
 func answerStatus(w http.ResponseWriter, status int) {
 	switch status {
+	case http.StatusSwitchingProtocols:
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "websocket")
+		w.WriteHeader(status)
 	case http.StatusUnauthorized:
 		writeJSON(w, status, map[string]string{"error": "Unauthorized"})
 	case http.StatusNotFound:

@@ -204,6 +204,14 @@ func TestFaults(t *testing.T) {
 			cut(o)
 			o.Error, o.Done, o.Texts, o.Model, o.Took, o.Bursts = "500 InternalServerError", true, 0, "", first, 1
 		}},
+		{Fault{Name: OldError}, func(o *outcome) { cut(o); o.Model, o.Done = "", true }}, // an event that names no model
+		{Fault{Name: ErrorField}, func(o *outcome) { cut(o); o.Done = true }},
+		{Fault{Name: Abort}, func(o *outcome) {
+			o.Texts, o.Completion, o.Took, o.Bursts, o.Finish = 5, 5, first+4*step, 5, "abort"
+		}},
+		{Fault{Name: NoFinish}, func(o *outcome) { cut(o); o.Done = true }},
+		{Fault{Name: FinishReason}, func(o *outcome) { o.Finish = "done" }},
+		{Fault{Name: MistralPrompt}, func(*outcome) {}}, // the request does not set it
 		{Fault{Name: Truncated}, func(o *outcome) { cut(o); o.Bursts = 5 }},
 		{Fault{Name: Reset}, func(o *outcome) { cut(o); o.End, o.Bursts = "broken", 5 }},
 		{Fault{Name: Garbage}, func(o *outcome) { cut(o); o.Malformed, o.Done = true, true }},

@@ -102,6 +102,7 @@ type Relay struct {
 	body     []byte
 	pacer    relayPacer // of the page of this sample
 	resting  time.Time  // no page is asked for before
+	useless  int        // large pages that failed, in a row
 	restart  relayRestart
 	log      relayLog
 
@@ -251,6 +252,12 @@ const (
 	relayByteMost = 300 * time.Nanosecond
 )
 
+// A large page that is of no use, time and again, is asked for less and less often, at least once a minute.
+const (
+	relayDoublings = 5
+	relayMostRest  = time.Minute
+)
+
 // relayRest is how long no page is asked for after a sample, whatever it was worth.
 func relayRest(work time.Duration, bytes int64) time.Duration {
 	n := time.Duration(bytes)
@@ -264,6 +271,12 @@ func (r *Relay) sampleOrRest(ctx context.Context) {
 	}
 	r.sample(ctx)
 	rest := r.rest()
+	if st := r.state.Load(); st != nil && !st.up && r.read() > relayKeepBuf {
+		r.useless++
+		rest = min(rest<<min(r.useless, relayDoublings), max(rest, relayMostRest))
+	} else {
+		r.useless = 0
+	}
 	r.resting = time.Now().Add(rest)
 	if rest > r.cfg.Interval {
 		r.log.note("rest", "the metrics page costs too much to be read at every interval")
@@ -271,9 +284,10 @@ func (r *Relay) sampleOrRest(ctx context.Context) {
 }
 
 // rest is what the sample that is under way, or the last, asks for.
-func (r *Relay) rest() time.Duration {
-	return relayRest(r.pacer.spent, r.pacer.bytes+r.client.came.Load()-r.cameBefore)
-}
+func (r *Relay) rest() time.Duration { return relayRest(r.pacer.spent, r.pacer.bytes+r.read()) }
+
+// read is how many bytes came for it.
+func (r *Relay) read() int64 { return r.client.came.Load() - r.cameBefore }
 
 // sample takes one sample and stores what came of it.
 func (r *Relay) sample(ctx context.Context) {

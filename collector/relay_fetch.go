@@ -132,11 +132,12 @@ func relayRead(resp *http.Response, ask relayAsk) ([]byte, error) {
 	if resp.ContentLength > int64(limit) {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", errRelayTooLarge, resp.ContentLength, limit)
 	}
+	body := &relaySteady{r: resp.Body}
 	switch encoding {
 	case "", "identity":
-		return relayReadAll(resp.Body, ask.buf, limit)
+		return relayReadAll(body, ask.buf, limit)
 	case "gzip":
-		packed, err := relayReadAll(resp.Body, nil, limit)
+		packed, err := relayReadAll(body, nil, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -168,7 +169,7 @@ func relayReadAll(r io.Reader, b []byte, limit int) ([]byte, error) {
 			return nil, fmt.Errorf("%w: more than %d bytes", errRelayTooLarge, limit)
 		}
 		if len(b) == cap(b) {
-			b = append(make([]byte, 0, min(max(2*cap(b), 64<<10), limit+1)), b...)
+			b = append(make([]byte, 0, min(max(cap(b)+cap(b)/2, 64<<10), limit+1)), b...)
 		}
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -179,6 +180,23 @@ func relayReadAll(r io.Reader, b []byte, limit int) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// relaySteady pauses after every pageStride bytes, so that who sends without end does not keep the readers of probes from
+// the processor.
+type relaySteady struct {
+	r io.Reader
+	n int
+}
+
+func (s *relaySteady) Read(b []byte) (int, error) {
+	if s.n >= pageStride {
+		time.Sleep(relayPause)
+		s.n = 0
+	}
+	n, err := s.r.Read(b[:min(len(b), pageStride)])
+	s.n += n
+	return n, err
 }
 
 // relayPaced calls its pacer after every pageStride bytes.

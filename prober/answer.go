@@ -167,7 +167,7 @@ func (a *answer) annotation(name string, data []byte) {
 	}
 }
 
-func (a *answer) remark(text []byte) { a.remarks.add(a.hide(string(text))) }
+func (a *answer) remark(text []byte) { a.remarks.add(text) }
 
 // serverError is the failure of an error that came inside a stream, told in the server's words.
 func (a *answer) serverError(raw []byte) error {
@@ -393,7 +393,7 @@ func (a *answer) finish(cut bool, err error) error {
 	if cut {
 		a.res.Suspect |= SuspectLongOutput
 	} else if err = a.completeness(err); err != nil {
-		if words := a.remarks.String(); words != "" {
+		if words := a.remarks.text(a.hide); words != "" {
 			err = wrapWords(err, words)
 			a.res.Body = cmp.Or(a.res.Body, scrub.Text(words, maxBody))
 		}

@@ -112,7 +112,7 @@ func TestNoteJoinsReadsThatFillTheirBuffers(t *testing.T) {
 func TestNoteJoinsReadsForOnePieceOfTheBody(t *testing.T) {
 	start := time.Now()
 	conn := &stampedConn{tried: start}
-	asking := askingBody{conn, iotest.ErrReader(io.EOF)}
+	asking := &askingBody{conn: conn, body: iotest.ErrReader(io.EOF)}
 	steps := []struct {
 		asked        bool
 		after        time.Duration // the stamp, since the start

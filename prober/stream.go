@@ -51,7 +51,7 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 	res.CertExpiry = certExpiry(resp.TLS)
 	conn := x.slot.conn.Load()
 	s := &streaming{
-		res: res, obs: obs, conn: conn, sse: newSSEReader(askingBody{conn, resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),
+		res: res, obs: obs, conn: conn, sse: newSSEReader(&askingBody{conn: conn, body: resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),
 		stamper: newStamper(conn, &c.tails, resp.TLS != nil), late: &c.late, stall: stall, stop: cancel, secrets: &c.secrets,
 	}
 	switch resp.StatusCode {

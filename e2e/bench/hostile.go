@@ -112,7 +112,7 @@ func hostileCells(o options, w watched, targets int) []string {
 		fmt.Sprintf("%.0f, %.0f", since("llm_probe_request_failures_total"+healthyLabel), since("llm_probe_missed_total"+healthyLabel)),
 		fmt.Sprintf("%.2f %%", 100*withheld/(withheld+recorded)),
 		fmt.Sprintf("%.1f %%", 100*since(`llm_probe_suspect_total{reason="reader_late",site=`)/since("llm_probe_requests_total"+healthyLabel)), // hostile ones have no site
-		fmt.Sprintf("%.2f / %.2f", 1000*last.quantile("llm_probe_start_delay_seconds"+healthyLabel, 0.5), 1000*last.quantile("llm_probe_start_delay_seconds"+healthyLabel, 0.99)),
+		fmt.Sprintf("%.2f / %.2f", 1000*last.quantile(w.first, "llm_probe_start_delay_seconds"+healthyLabel, 0.5), 1000*last.quantile(w.first, "llm_probe_start_delay_seconds"+healthyLabel, 0.99)),
 		fmt.Sprintf("%.0f", ended),
 		fmt.Sprintf("%.0f", begun-ended-last.sum("llm_probe_in_flight"+hostileLabel)),
 		fmt.Sprintf("%.1f", (w.after.cpu-w.before.cpu).Seconds()*60/o.hostile.Seconds()),

@@ -103,7 +103,7 @@ func scaleRun(dir, binary, page string, targets int, duration time.Duration) ([]
 		fmt.Sprintf("%.0f", last.sum("llm_probe_request_failures_total")+last.sum("llm_probe_missed_total")),
 		fmt.Sprintf("%.1f", (w.after.cpu-w.before.cpu).Seconds()*60/duration.Seconds()),
 		fmt.Sprintf("%.0f / %.0f", w.after.rss, w.end.peak),
-		fmt.Sprintf("%.2f", 1000*last.quantile("llm_probe_start_delay_seconds", 0.99)),
+		fmt.Sprintf("%.2f", 1000*last.quantile(w.first, "llm_probe_start_delay_seconds", 0.99)),
 		fmt.Sprintf("%.1f %%", 100*last.sum(`llm_probe_suspect_total{reason="reader_late"`)/last.sum("llm_probe_requests_total")),
 		fmt.Sprintf("%.0f", last.sum("llm_server_scrape_failures_total")),
 		describe(w.text), describe(w.protobuf),
@@ -298,21 +298,23 @@ func (s scraped) sum(name string) (sum float64) {
 	return sum
 }
 
-// quantile is that of all histograms of a name together, interpolated as histogram_quantile does; behind a brace,
-// of those that have a label.
-func (s scraped) quantile(name string, q float64) float64 {
+// quantile is that of all histograms of a name together since an earlier scrape, interpolated as histogram_quantile
+// does; behind a brace, of those that have a label.
+func (s scraped) quantile(before scraped, name string, q float64) float64 {
 	name, label, _ := strings.Cut(name, "{")
 	counts := map[float64]float64{}
-	s.each(name+"_bucket", func(line string, value float64) {
-		if !strings.Contains(line, label) {
-			return
-		}
-		_, le, _ := strings.Cut(line, `le="`)
-		le, _, _ = strings.Cut(le, `"`)
-		if bound, err := strconv.ParseFloat(le, 64); err == nil {
-			counts[bound] += value
-		}
-	})
+	for sign, from := range map[float64]scraped{1: s, -1: before} {
+		from.each(name+"_bucket", func(line string, value float64) {
+			if !strings.Contains(line, label) {
+				return
+			}
+			_, le, _ := strings.Cut(line, `le="`)
+			le, _, _ = strings.Cut(le, `"`)
+			if bound, err := strconv.ParseFloat(le, 64); err == nil {
+				counts[bound] += sign * value
+			}
+		})
+	}
 	bounds := make([]float64, 0, len(counts))
 	for bound := range counts {
 		bounds = append(bounds, bound)

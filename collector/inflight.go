@@ -207,7 +207,7 @@ func (f *flight) expire(moment time.Time) {
 func (f *flight) token(at time.Time, early time.Duration) {
 	if f.events > 0 {
 		gap := at.Sub(f.last)
-		f.bursts.Add(gap + f.early)
+		f.bursts.Add(gap, gap+f.early)
 		for _, v := range f.verdicts {
 			if gap-early > v.Threshold {
 				v.over++

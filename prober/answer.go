@@ -499,7 +499,7 @@ func (a *answer) judgeShape() {
 func (r *Result) coalesced() bool {
 	var b Bursts
 	for i := range r.Gaps {
-		b.Add(r.Gap(i).Most)
+		b.Add(r.Gaps[i], r.Gap(i).Most)
 	}
 	return b.Coalesced()
 }

@@ -185,9 +185,9 @@ type askingBody struct {
 }
 
 const (
-	bodyBurst  = 32 << 10               // bytes: the work on them takes some 0.5 ms
-	longAnswer = 4 << 20                // bytes: 8,192 tokens of 500
-	floodTime  = 100 * time.Millisecond // for a burst beyond that
+	bodyBurst  = 32 << 10         // bytes: the work on them takes some 0.5 ms
+	longAnswer = 4 << 20          // bytes: 8,192 tokens of 500
+	floodTime  = time.Millisecond // for a burst beyond that
 )
 
 func (b *askingBody) Read(p []byte) (n int, err error) {

@@ -120,14 +120,16 @@ type Bursts struct{ gaps, tiny int }
 const (
 	// tinyGap is a gap that no engine has between two steps; a proxy that buffers has little else.
 	tinyGap = 100 * time.Microsecond
+	// tinyAtMost is what a tiny gap may have been, since its stamps have errors. No engine is as fast as that.
+	tinyAtMost = 500 * time.Microsecond
 	// minGaps is how many gaps it takes to tell a proxy that buffers from chance.
 	minGaps = 8
 )
 
-// Add takes in what a gap is at most. Tokens that were read late come in bursts too, but may have come apart.
-func (b *Bursts) Add(most time.Duration) {
+// Add takes in a gap and what it is at most. Tokens that were read late come in bursts too, but may have come apart.
+func (b *Bursts) Add(gap, most time.Duration) {
 	b.gaps++
-	if most < tinyGap {
+	if gap < tinyGap && most < tinyAtMost {
 		b.tiny++
 	}
 }

@@ -98,7 +98,7 @@ type shift struct {
 // settle narrows the bounds of a batch that is complete by when its first segment came, if that is known. Where no
 // event of the stream was seen to come in several segments, its first event came with the first segment.
 func (s *stamper) settle() {
-	s.split = s.split || s.surplus > s.events // one may be that of the headers, or of the end of the body
+	s.split = s.split || s.surplus > max(1, s.events) // one may be that of the headers, or of the end of the body
 	if !s.merged || len(s.spans) == 0 {
 		return
 	}

@@ -1,0 +1,64 @@
+package prober
+
+import (
+	"testing"
+	"time"
+)
+
+// What a watch knows narrows when the events of a read came: none before its first segment, and the first event with it.
+func TestWakesNarrowWhenEventsCame(t *testing.T) {
+	const ms = time.Millisecond
+	begin := time.Now()
+	at := func(d time.Duration) time.Time { return begin.Add(d) }
+	exact := func(d time.Duration) wake { return wake{at(d - ms/5), at(d)} }
+	for _, c := range []struct {
+		name   string
+		wakes  []wake
+		events string // of the second read, which holds what came from 10 to 30 ms in two segments
+		split  bool
+		early  []time.Duration // of the tokens of the second read
+		shift  time.Duration   // of its first token
+	}{
+		{"no watch", nil, "tt", false, []time.Duration{20 * ms, 0}, 0},
+		{"the first is known", []wake{exact(5 * ms), exact(14 * ms), exact(30 * ms)}, "tt", false, []time.Duration{ms / 5, 0}, 16 * ms},
+		{"with what follows it", []wake{exact(14 * ms)}, "tu", false, []time.Duration{ms / 5}, 16 * ms},
+		{"of three the last is", []wake{exact(14 * ms)}, "ttt", false, []time.Duration{ms / 5, 16*ms + ms/5, 0}, 16 * ms},
+		{"the first event is no token", []wake{exact(14 * ms)}, "utt", false, []time.Duration{16*ms + ms/5, 0}, 0},
+		{"a server that splits its events", []wake{exact(14 * ms)}, "tt", true, []time.Duration{16*ms + ms/5, 0}, 0},
+		{"a watch that was late itself", []wake{{at(12 * ms), at(29 * ms)}}, "tt", false, []time.Duration{17 * ms, 0}, ms},
+		{"a wake that may be of what was read before", []wake{{at(8 * ms), at(14 * ms)}}, "tt", false, []time.Duration{20 * ms, 0}, 0},
+		{"a wake of what was read before", []wake{exact(9 * ms)}, "tt", false, []time.Duration{20 * ms, 0}, 0},
+		{"a wake of what comes later", []wake{exact(35 * ms)}, "tt", false, []time.Duration{20 * ms, 0}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := &stampedConn{arrival: arrival{batch: 1, exact: true}, wakes: &wakes{list: c.wakes}}
+			conn.last.Store(&segments{count: 1, full: 1448})
+			s := newStamper(conn, &tails{}, false)
+			s.kernel, s.split = true, c.split
+			res := &Result{FirstToken: at(10 * ms), LastToken: at(10 * ms)}
+			read := func(events string, segmentsMore int, came, span time.Duration) {
+				conn.counts.least += conn.counts.leastFor(conn.arrival.bytes)
+				conn.arrival = arrival{batch: conn.arrival.batch + 1, read: conn.arrival.read + 1, bytes: 100, at: at(came), exact: true, span: span}
+				conn.last.Store(&segments{count: conn.last.Load().count + segmentsMore, full: 1448})
+				for i, event := range events {
+					s.event(event == 't', i < len(events)-1)
+					if event == 't' && conn.arrival.batch > 2 {
+						res.Gaps = append(res.Gaps, at(came).Sub(res.LastToken))
+						res.LastToken = at(came)
+					}
+				}
+			}
+			read("t", 1, 10*ms, 10*ms)
+			read(c.events, 2, 30*ms, 20*ms)
+			s.finish(res)
+			for i, want := range c.early {
+				if got := res.early(i + 1); got != want {
+					t.Errorf("token %d of the read came up to %v earlier, want %v", i, got, want)
+				}
+			}
+			if got := 20*ms - res.Gaps[0]; got != c.shift {
+				t.Errorf("the first token is said to have come %v earlier, want %v", got, c.shift)
+			}
+		})
+	}
+}

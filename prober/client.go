@@ -326,7 +326,7 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) (st
 
 const (
 	callTimeout  = 10 * time.Second // of one small request; the probe's deadline may end it earlier
-	maxCallBytes = 4 << 20          // /tokenize answers with every token id of a long prompt
+	maxCallBytes = 2 << 20          // /tokenize answers with every token id of a long prompt, some lists have 400 models
 )
 
 // wrap adds what was being done to an error and keeps its reason.

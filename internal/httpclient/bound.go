@@ -95,8 +95,13 @@ func (b *bound) send(req *http.Request) (resp *http.Response, err error) {
 	return b.next.RoundTrip(req)
 }
 
-// CloseIdleConnections implements what [http.Client.CloseIdleConnections] looks for.
-func (b *bound) CloseIdleConnections() { closeIdle(b.next) }
+// CloseIdleConnections implements what [http.Client.CloseIdleConnections] looks for. While a request that was left behind
+// goes on, connections are left to their own time-out: the library's client for tokens may not be closed beside one.
+func (b *bound) CloseIdleConnections() {
+	if b.left.Load() == 0 {
+		closeIdle(b.next)
+	}
+}
 
 func closeIdle(rt http.RoundTripper) {
 	if c, ok := rt.(interface{ CloseIdleConnections() }); ok {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -49,8 +50,8 @@ func TestBound(t *testing.T) {
 		}
 		close(hang)
 		synctest.Wait()
-		if late.closed != MaxLeft {
-			t.Errorf("%d answers that came too late are closed, want %d", late.closed, MaxLeft)
+		if late.closed.Load() != MaxLeft {
+			t.Errorf("%d answers that came too late are closed, want %d", late.closed.Load(), MaxLeft)
 		}
 		if err := ask(); err != nil {
 			t.Errorf("once none is left behind: %v", err)
@@ -60,13 +61,13 @@ func TestBound(t *testing.T) {
 
 var errGone = errors.New("gone")
 
-// closing counts how often it is closed. Requests that are let go at once end one by one here.
+// closing counts how often it is closed.
 type closing struct {
 	io.Reader
-	closed int
+	closed atomic.Int32
 }
 
-func (c *closing) Close() error { c.closed++; return nil }
+func (c *closing) Close() error { c.closed.Add(1); return nil }
 
 // One that ends with its context is not left behind, and its own error is told.
 func TestBoundWaitsForWhoEnds(t *testing.T) {

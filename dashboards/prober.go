@@ -79,8 +79,8 @@ func timing(d *classic) *classic {
 			what: "Latencies that were not recorded, and probes that an SLO could not judge, because the prober read too late to know them to 1 ms or 2 %.",
 			good: "nothing, or a few ITL samples. More: the prober needs more CPU; its histograms have gaps where it was starved.",
 		},
-			query{expr: increase("llm_probe_samples_withheld_total", ofWorkload, "target, metric", scrapes) + " > 0", legend: "{{metric}} · {{target}}"},
-			query{expr: increase("llm_probe_slo_unjudged_total", ofWorkload, "target, slo", scrapes) + " > 0", legend: "not judged: {{slo}} · {{target}}"},
+			query{expr: increase("llm_probe_samples_withheld_total", ofWorkload, "target, metric", scrapes), legend: "{{metric}} · {{target}}"},
+			query{expr: increase("llm_probe_slo_unjudged_total", ofWorkload, "target, slo", scrapes), legend: "not judged: {{slo}} · {{target}}"},
 		)).
 		WithPanel(lines(about{
 			title: "In flight", unit: units.Short, width: 12, height: 8,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -27,21 +28,22 @@ type stampedConn struct {
 	net.Conn
 	kernel *kernelStamps // nil: the operating system or the kind of connection gives none
 
-	arrival arrival
-	tried   time.Time // just before the last read that returned something; it took all there was, unless
-	filled  bool      // it filled its buffer
-	floor   time.Time // what the last read returned came after this
-	start   time.Time // and all of its batch after this
-	inBody  bool      // whoever reads says when it asks for more
-	asked   bool      // and has done so since the last read
-	headers int       // bytes that may still arrive before the headers have ended; negative: they have
-	counts  segmentCounts
-	last    atomic.Pointer[segments] // what had come when the connection was closed
-	slot    *dialSlot                // of the exchange that it was dialled for; nil: of none
-	reading atomic.Bool              // in a read
-	flooded atomic.Bool              // the bound on headers was reached
-	wakes   *wakes                   // when something came, as far as a [Watch] knows
-	unwatch func()
+	arrival  arrival
+	tried    time.Time  // just before the last read that returned something; it took all there was, unless
+	filled   bool       // it filled its buffer
+	floor    time.Time  // what the last read returned came after this
+	start    time.Time  // and all of its batch after this
+	inBody   bool       // whoever reads says when it asks for more
+	asked    bool       // and has done so since the last read
+	headers  int        // bytes that may still arrive before the headers have ended; negative: they have
+	counting sync.Mutex // protects counts and arrival until the request has been written
+	counts   segmentCounts
+	last     atomic.Pointer[segments] // what had come when the connection was closed
+	slot     *dialSlot                // of the exchange that it was dialled for; nil: of none
+	reading  atomic.Bool              // in a read
+	flooded  atomic.Bool              // the bound on headers was reached
+	wakes    *wakes                   // when something came, as far as a [Watch] knows
+	unwatch  func()
 
 	awaitWrite atomic.Bool
 	sent       func(time.Time) // told the time of the first write after armWrite
@@ -118,6 +120,8 @@ func (c *stampedConn) pending() bool {
 // if the bytes can have waited that long: not before the read before was tried, for that left nothing. When that
 // read returned says less, for the processor may have been taken away between the system call and our clock.
 func (c *stampedConn) note(n int, filled bool, r received) {
+	c.counting.Lock()
+	defer c.counting.Unlock()
 	now := clocksSince(r.tried, time.Now)
 	a := &c.arrival
 	before := a.at
@@ -213,7 +217,9 @@ func (c *stampedConn) headersEnded() { c.headers = -1 }
 
 // armWrite makes the next write report its time.
 func (c *stampedConn) armWrite() {
-	c.segmented() // what came so far, the handshake of TLS, does not count
+	c.counting.Lock() // net/http already waits for the answer, and a server may send before it is asked
+	c.segmented()     // what came so far, the handshake of TLS, does not count
+	c.counting.Unlock()
 	c.awaitWrite.Store(true)
 }
 

@@ -36,6 +36,15 @@ func holding(text string) func(net.Conn) {
 	}
 }
 
+// asked waits for the first bytes of a request.
+func asked(then func(net.Conn)) func(net.Conn) {
+	return func(conn net.Conn) {
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			then(conn)
+		}
+	}
+}
+
 // Floods, which are no answer: they look alive and never end.
 var floods = map[string]string{
 	"comments":            ": still here\n\n",
@@ -129,7 +138,7 @@ func TestConnectionEndsWithItsProbe(t *testing.T) {
 			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
 			flood("data: {}\n\n")(conn)
 		}), "http", nil, ReasonHTTPStatus, "HTTP status 101"},
-		{"101 to the list of models", holding("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"), "http", func(t *Target) { t.Model = "" }, ReasonHTTPStatus, "HTTP status 101"},
+		{"101 to the list of models", asked(holding("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")), "http", func(t *Target) { t.Model = "" }, ReasonHTTPStatus, "HTTP status 101"},
 		{"100 without end", toProbe(flood("HTTP/1.1 100 Continue\r\n\r\n")), "http", nil, ReasonTooLarge, "headers exceed"},
 		{"103 without end", toProbe(flood("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")), "http", nil, ReasonTooLarge, "headers exceed"},
 		{"103, and then nothing", toProbe(holding("HTTP/1.1 103 Early Hints\r\n\r\n")), "http", impatient, ReasonTimeout, "no end after 60ms, waiting for the headers of the answer"},

@@ -181,7 +181,7 @@ var reasonScenes = []struct {
 				_ = jsonAnswer(200, `{"data":[],"x":"`+strings.Repeat("a", 5<<20)+`"}`).play(conn, nil)
 			}
 		}), func(t *Target) { t.Model = "" })}
-	}, "GET /v1/models: too large: body exceeds 4194304 bytes"},
+	}, "GET /v1/models: too large: body exceeds 2097152 bytes"},
 	{ReasonServerError, "an error in the stream", replies("{ROLE}{C:a}data: {\"error\":\"out of memory\"}\n\n{DONE}"), "out of memory"},
 	{ReasonEmptyOutput, "no token", replies("{ROLE}{FIN:stop}{USAGE:512,1}{DONE}"), "without a token"},
 	{ReasonConnReset, "reset after a token", replies("{ROLE}{C:a}<<+20ms>><<RST>>"), "connection reset by peer"},

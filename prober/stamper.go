@@ -119,6 +119,7 @@ func (s *stamper) settle() {
 	s.early[from] = max(0, min(s.early[from]-late, first.by.Sub(first.since)))
 	s.shifts = append(s.shifts, shift{from, late})
 	if len(s.spans) == 1 {
+		s.lastToken = first.by
 		s.tail, s.alone = s.end.Sub(first.by), true
 	}
 }

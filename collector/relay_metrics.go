@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llm-prober/llm_prober/internal/histogram"
 )
 
 // relayKind is how a family is exposed.
@@ -108,9 +110,9 @@ func newRelayMetrics(r *Relay, labels prometheus.Labels) *relayMetrics {
 			Help:        "Samples and label values of the server's own metrics that were not relayed: repeated, too long, not UTF-8, too many, not finite or out of range.",
 			ConstLabels: labels,
 		}),
-		runningSampled: prometheus.NewHistogram(histogramOpts("llm_server_requests_running_sampled",
+		runningSampled: prometheus.NewHistogram(histogram.Opts("llm_server_requests_running_sampled",
 			"llm_server_requests_running, summed over the engines, once a scrape: peaks between two scrapes of the exporter are kept.", labels, relayQueueBounds())),
-		waitingSampled: prometheus.NewHistogram(histogramOpts("llm_server_requests_waiting_sampled",
+		waitingSampled: prometheus.NewHistogram(histogram.Opts("llm_server_requests_waiting_sampled",
 			"llm_server_requests_waiting, summed over the engines, once a scrape: peaks between two scrapes of the exporter are kept.", labels, relayQueueBounds())),
 	}
 	for f := range relayFamilies {

@@ -32,6 +32,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llm-prober/llm_prober/internal/goldenfile"
+	"github.com/llm-prober/llm_prober/internal/metricdoc"
 	"github.com/llm-prober/llm_prober/internal/recording"
 )
 
@@ -630,12 +631,8 @@ func TestRelayDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inCode := map[string]documented{}
-		for _, f := range families {
-			inCode[f.GetName()] = documented{Type: strings.ToLower(f.GetType().String()), Labels: ownLabels(f.GetMetric()[0]), Help: f.GetHelp()}
-		}
-		inDocs := metricsInDocs(t)
-		maps.DeleteFunc(inDocs, func(name string, _ documented) bool { return !strings.HasPrefix(name, "llm_server_") })
+		inCode, inDocs := metricdoc.Of(families), metricdoc.Read(t, "..")
+		maps.DeleteFunc(inDocs, func(name string, _ metricdoc.Metric) bool { return !strings.HasPrefix(name, "llm_server_") })
 		if diff := cmp.Diff(inCode, inDocs); diff != "" {
 			t.Errorf("docs/metrics.md differs from the code (-code +docs):\n%s", diff)
 		}

@@ -1,8 +1,9 @@
-package collector
+package relay
 
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -253,3 +254,6 @@ func (m *relayMetrics) register(registerer prometheus.Registerer) error {
 	}
 	return nil
 }
+
+// unixSeconds is exact to the millisecond; a finer reading would be noise in the digits that a float64 has left.
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1e3 }

@@ -1,10 +1,11 @@
-package collector
+package relay
 
 import (
 	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -631,7 +632,7 @@ func TestRelayDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inCode, inDocs := metricdoc.Of(families), metricdoc.Read(t, "..")
+		inCode, inDocs := metricdoc.Of(families), metricdoc.Read(t, "../..")
 		maps.DeleteFunc(inDocs, func(name string, _ metricdoc.Metric) bool { return !strings.HasPrefix(name, "llm_server_") })
 		if diff := cmp.Diff(inCode, inDocs); diff != "" {
 			t.Errorf("docs/metrics.md differs from the code (-code +docs):\n%s", diff)
@@ -1187,3 +1188,5 @@ func TestRelayRealSockets(t *testing.T) {
 	w.has(map[string]string{"up": "0", "scrape_failures_total{connect}": "2"})
 	relay.closeIdle()
 }
+
+var update = flag.Bool("update", false, "write the golden files anew")

@@ -1,4 +1,4 @@
-// Package collector turns what probes and servers tell into Prometheus metrics.
+// Package collector turns what probes tell into Prometheus metrics.
 //
 // A [Target] owns one registry and observes the probes of one server; [Targets] gathers all of them as one. What
 // the exporter tells of itself is [Self]. The words used here are those of docs/definitions.md; every metric is

@@ -4,41 +4,25 @@ import (
 	"maps"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	dto "github.com/prometheus/client_model/go"
 
+	"github.com/llm-prober/llm_prober/internal/metricdoc"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
-// documented is a metric as docs/metrics.md and the registries tell of it.
-type documented struct {
-	Type   string
-	Labels []string // beyond target and workload, sorted
-	Help   string
-}
-
-// docs/metrics.md lists every metric that there is, and none that there is not.
+// docs/metrics.md lists every metric of probes and of the exporter itself, and none that there is not.
 func TestDocumentedMetrics(t *testing.T) {
-	inCode, inDocs := metricsInCode(t), metricsInDocs(t)
-	// The relay registers its metrics on the target's registry when it runs; rows of those that none has
-	// registered here are not judged.
-	maps.DeleteFunc(inDocs, func(name string, _ documented) bool {
-		_, registered := inCode[name]
-		return strings.HasPrefix(name, "llm_server_") && !registered
-	})
-	if len(inDocs) < 35 {
-		t.Fatalf("only %d metrics found in docs/metrics.md", len(inDocs))
-	}
+	inCode, inDocs := metricsInCode(t), metricdoc.Read(t, "..")
+	maps.DeleteFunc(inDocs, func(name string, _ metricdoc.Metric) bool { return strings.HasPrefix(name, "llm_server_") })
 	if d := cmp.Diff(inCode, inDocs); d != "" {
 		t.Errorf("docs/metrics.md differs from the code (-code +docs):\n%s", d)
 	}
 }
 
-func metricsInCode(t *testing.T) map[string]documented {
+func metricsInCode(t *testing.T) map[string]metricdoc.Metric {
 	self := NewSelf()
 	self.Reloaded(true)
 	ts := NewTargets(only{self, "llm_prober_"})
@@ -47,45 +31,7 @@ func metricsInCode(t *testing.T) map[string]documented {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := make(map[string]documented)
-	for _, f := range families {
-		all[f.GetName()] = documented{
-			Type:   strings.ToLower(f.GetType().String()),
-			Labels: ownLabels(f.GetMetric()[0]),
-			Help:   f.GetHelp(),
-		}
-	}
-	return all
-}
-
-func ownLabels(m *dto.Metric) []string {
-	labels := []string{}
-	for _, l := range m.GetLabel() {
-		if l.GetName() != "target" && l.GetName() != "workload" {
-			labels = append(labels, l.GetName())
-		}
-	}
-	slices.Sort(labels)
-	return labels
-}
-
-// metricsInDocs reads the rows | `name` | type | `label` `label` | help | absent |.
-func metricsInDocs(t *testing.T) map[string]documented {
-	text, err := os.ReadFile("../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := regexp.MustCompile("(?m)^\\| `(llm_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*)\\| ([^|]+) \\| [^|]+ \\|$")
-	all := make(map[string]documented)
-	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
-		if _, twice := all[m[1]]; twice {
-			t.Errorf("%s is documented twice", m[1])
-		}
-		labels := append([]string{}, strings.Fields(strings.ReplaceAll(m[3], "`", " "))...)
-		slices.Sort(labels)
-		all[m[1]] = documented{Type: m[2], Labels: labels, Help: m[4]}
-	}
-	return all
+	return metricdoc.Of(families)
 }
 
 // docs/definitions.md explains every reason, doubt and indicator, and names every metric of a probe that is

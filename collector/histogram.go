@@ -1,10 +1,6 @@
 package collector
 
-import (
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "time"
 
 // The classic bounds, in seconds. They are one fixed table so that series of different versions, targets and
 // sites can be added up. A threshold that lies on a bound is read without interpolation.
@@ -44,17 +40,3 @@ func phaseBounds() []float64 { return []float64{0.001, 0.01, 0.05, 0.2, 1, 5, 20
 // LongestTimeout is the last bound of the TTFT and duration histograms: a probe that may take longer would
 // end beyond every bucket.
 const LongestTimeout = 120 * time.Second
-
-// histogramOpts describes a histogram that is classic and native at once. Native buckets grow by at most 10 %
-// and are kept at 160; when they would be more, the histogram starts afresh, but at most once an hour.
-func histogramOpts(name, help string, labels prometheus.Labels, bounds []float64) prometheus.HistogramOpts {
-	return prometheus.HistogramOpts{
-		Name:                            name,
-		Help:                            help,
-		ConstLabels:                     labels,
-		Buckets:                         bounds,
-		NativeHistogramBucketFactor:     1.1,
-		NativeHistogramMaxBucketNumber:  160,
-		NativeHistogramMinResetDuration: time.Hour,
-	}
-}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/llm-prober/llm_prober/internal/histogram"
 )
 
 func TestBounds(t *testing.T) {
@@ -66,7 +68,7 @@ func TestClassicAndNative(t *testing.T) {
 	if n != 10 {
 		t.Errorf("%d histograms, want 10", n)
 	}
-	opts := histogramOpts("h", "H.", nil, waitBounds())
+	opts := histogram.Opts("h", "H.", nil, waitBounds())
 	if opts.NativeHistogramMaxBucketNumber != 160 || opts.NativeHistogramMinResetDuration != time.Hour {
 		t.Errorf("native histograms keep %d buckets and reset after %v, want 160 and 1h", opts.NativeHistogramMaxBucketNumber, opts.NativeHistogramMinResetDuration)
 	}

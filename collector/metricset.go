@@ -1,6 +1,10 @@
 package collector
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llm-prober/llm_prober/internal/histogram"
+)
 
 // metricSet makes metrics with the same constant labels and collects them in the order in which they were made.
 // The order matters: of two counters where one may never exceed the other, the smaller is made first and
@@ -56,7 +60,7 @@ func (s *metricSet) gauges(name, help string, labels ...string) *prometheus.Gaug
 }
 
 func (s *metricSet) histogram(name, help string, bounds []float64) prometheus.Histogram {
-	h := prometheus.NewHistogram(histogramOpts(name, help, s.labels, bounds))
+	h := prometheus.NewHistogram(histogram.Opts(name, help, s.labels, bounds))
 	s.add(h)
 	return h
 }

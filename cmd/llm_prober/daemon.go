@@ -14,6 +14,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/collector"
 	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/relay"
 	"github.com/llm-prober/llm_prober/internal/web"
 	"github.com/llm-prober/llm_prober/internal/wire"
 	"github.com/llm-prober/llm_prober/prober"
@@ -69,7 +70,7 @@ type unit struct {
 	probed  prober.Target
 	metrics *collector.Target
 	runner  *prober.Runner
-	relay   *collector.Relay // nil: off
+	relay   *relay.Relay // nil: off
 
 	abandon context.CancelFunc // ends the runner and its probes
 	blind   context.CancelFunc // ends the relay
@@ -174,11 +175,11 @@ func (d *daemon) prepare(cfg *config.Config, t config.Target) (*unit, error) {
 	if t.MetricsURL == "" {
 		return u, nil
 	}
-	relay, err := relayConfig(t, u, options)
+	reads, err := relayConfig(t, u, options)
 	if err != nil {
 		return nil, err
 	}
-	u.relay, err = collector.NewRelay(relay)
+	u.relay, err = relay.NewRelay(reads)
 	return u, err
 }
 

@@ -11,13 +11,14 @@ import (
 
 	"github.com/llm-prober/llm_prober/collector"
 	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/relay"
 	"github.com/llm-prober/llm_prober/internal/web"
 	"github.com/llm-prober/llm_prober/internal/wire"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
 // relayConfig is a target as the relay takes it.
-func relayConfig(t config.Target, u *unit, o prober.Options) (collector.RelayConfig, error) {
+func relayConfig(t config.Target, u *unit, o prober.Options) (relay.RelayConfig, error) {
 	c, err := wire.Relay(t, o.Dial)
 	c.Registerer, c.ConstLabels, c.Logger = u.metrics.Registerer(), u.metrics.Labels(), log.With(o.Logger, "target", t.Name)
 	c.UserAgent, c.OnRestart = o.UserAgent, u.runner.WarmUp

@@ -18,7 +18,7 @@ func micro(o options) (string, error) {
 	t.Header("benchmark", "ns", "bytes", "allocations")
 	for _, b := range []struct{ dir, pattern string }{
 		{"./prober", "BenchmarkChunkDecode|BenchmarkEvent"},
-		{"./collector", "BenchmarkRelayReading|BenchmarkExposition"},
+		{"./internal/relay", "BenchmarkRelayReading|BenchmarkExposition"},
 	} {
 		command := exec.Command("go", "test", "-run", "^$", "-bench", b.pattern, "-benchmem", "-benchtime", "0.5s", "-cpu", "1",
 			"-count", strconv.Itoa(o.runs), b.dir)

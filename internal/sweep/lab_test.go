@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llm-prober/llm_prober/collector"
+	"github.com/llm-prober/llm_prober/internal/relay"
 	"github.com/llm-prober/llm_prober/internal/sweep"
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
 	"github.com/llm-prober/llm_prober/prober"
@@ -139,7 +139,7 @@ func (l *lab) server() sweep.Server {
 	return sweep.Server{
 		Target:   prober.Target{Name: "t", URL: base, IPFamily: prober.AnyFamily},
 		Workload: prober.Workload{API: prober.Chat, Seed: 42, MaxTokensField: "max_tokens"},
-		Relay:    collector.RelayConfig{URL: base, Dial: l.dial},
+		Relay:    relay.RelayConfig{URL: base, Dial: l.dial},
 		Tool:     "probetool test", Dial: l.dial,
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-kit/log"
 
-	"github.com/llm-prober/llm_prober/collector"
+	"github.com/llm-prober/llm_prober/internal/relay"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -22,7 +22,7 @@ type Server struct {
 	Workload prober.Workload // its name and lengths are those of the levels
 	// Relay tells how the server's own metrics are read; without a URL they are not. Its registerer, interval and
 	// callbacks are the runner's.
-	Relay collector.RelayConfig
+	Relay relay.RelayConfig
 
 	Tool      string     // name and version of the program, for the facts
 	UserAgent string     //

@@ -11,15 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llm-prober/llm_prober/collector"
 	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/relay"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
 // The configuration accepts the engines that the relay knows, and the reference lists them.
 func TestEngines(t *testing.T) {
 	var known []string
-	for _, e := range collector.Engines() {
+	for _, e := range relay.Engines() {
 		known = append(known, string(e))
 	}
 	if d := cmp.Diff(known, config.Engines()); d != "" {

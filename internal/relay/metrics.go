@@ -1,10 +1,13 @@
-package collector
+package relay
 
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llm-prober/llm_prober/internal/histogram"
 )
 
 // relayKind is how a family is exposed.
@@ -108,9 +111,9 @@ func newRelayMetrics(r *Relay, labels prometheus.Labels) *relayMetrics {
 			Help:        "Samples and label values of the server's own metrics that were not relayed: repeated, too long, not UTF-8, too many, not finite or out of range.",
 			ConstLabels: labels,
 		}),
-		runningSampled: prometheus.NewHistogram(histogramOpts("llm_server_requests_running_sampled",
+		runningSampled: prometheus.NewHistogram(histogram.Opts("llm_server_requests_running_sampled",
 			"llm_server_requests_running, summed over the engines, once a scrape: peaks between two scrapes of the exporter are kept.", labels, relayQueueBounds())),
-		waitingSampled: prometheus.NewHistogram(histogramOpts("llm_server_requests_waiting_sampled",
+		waitingSampled: prometheus.NewHistogram(histogram.Opts("llm_server_requests_waiting_sampled",
 			"llm_server_requests_waiting, summed over the engines, once a scrape: peaks between two scrapes of the exporter are kept.", labels, relayQueueBounds())),
 	}
 	for f := range relayFamilies {
@@ -251,3 +254,6 @@ func (m *relayMetrics) register(registerer prometheus.Registerer) error {
 	}
 	return nil
 }
+
+// unixSeconds is exact to the millisecond; a finer reading would be noise in the digits that a float64 has left.
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1e3 }

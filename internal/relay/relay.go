@@ -1,4 +1,8 @@
-package collector
+// Package relay reads the metrics that an LLM server shows of itself, and exposes them under one set of names, whatever
+// the engine. What is known of an engine is one table in engines.go.
+//
+// The package knows nothing of probes, configuration files or the registry that its metrics are gathered from.
+package relay
 
 import (
 	"cmp"

@@ -1,10 +1,11 @@
-package collector
+package relay
 
 import (
 	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -32,6 +33,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llm-prober/llm_prober/internal/goldenfile"
+	"github.com/llm-prober/llm_prober/internal/metricdoc"
 	"github.com/llm-prober/llm_prober/internal/recording"
 )
 
@@ -630,12 +632,8 @@ func TestRelayDocumented(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inCode := map[string]documented{}
-		for _, f := range families {
-			inCode[f.GetName()] = documented{Type: strings.ToLower(f.GetType().String()), Labels: ownLabels(f.GetMetric()[0]), Help: f.GetHelp()}
-		}
-		inDocs := metricsInDocs(t)
-		maps.DeleteFunc(inDocs, func(name string, _ documented) bool { return !strings.HasPrefix(name, "llm_server_") })
+		inCode, inDocs := metricdoc.Of(families), metricdoc.Read(t, "../..")
+		maps.DeleteFunc(inDocs, func(name string, _ metricdoc.Metric) bool { return !strings.HasPrefix(name, "llm_server_") })
 		if diff := cmp.Diff(inCode, inDocs); diff != "" {
 			t.Errorf("docs/metrics.md differs from the code (-code +docs):\n%s", diff)
 		}
@@ -1190,3 +1188,5 @@ func TestRelayRealSockets(t *testing.T) {
 	w.has(map[string]string{"up": "0", "scrape_failures_total{connect}": "2"})
 	relay.closeIdle()
 }
+
+var update = flag.Bool("update", false, "write the golden files anew")

@@ -1,4 +1,4 @@
-package collector
+package relay
 
 // Engine is the server software whose metrics a relay reads.
 type Engine string

@@ -34,12 +34,12 @@ func (f *fit) run(_ context.Context, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	tellLeft(stderr, f.dir, run.Left)
-	found, err := sweep.FitModel(run)
+	found, err := sweep.FitModel(run, sweep.Summarize)
 	if err != nil {
 		tell(stderr, "fitting a model to %s: %v", f.dir, err)
 		return exitFailed
 	}
-	predictions, err := found.Predict(run)
+	predictions, err := found.Predict(run, sweep.Summarize)
 	if err != nil {
 		tell(stderr, "predicting %s: %v", f.dir, err)
 		return exitFailed

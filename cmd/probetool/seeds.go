@@ -25,7 +25,7 @@ func seedsCommand(simulateCmd *kingpin.CmdClause) (string, command) {
 }
 
 func (s *seeds) run(ctx context.Context, stdout, stderr io.Writer) int {
-	results, err := sweep.SimulateSeeds(ctx, s.model.virtual())
+	results, err := sweep.SimulateSeeds(ctx, s.model.virtual(), sweep.Summarize)
 	switch {
 	case ctx.Err() != nil:
 		return exitInterrupted

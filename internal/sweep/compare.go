@@ -85,7 +85,7 @@ func Compare(a, b *Run, objectives []Objective) Comparison {
 		for _, curveB := range curves(inB.Levels) {
 			if curveA.name == curveB.name {
 				c := compareCurves(curveA, curveB)
-				c.OperatingA, c.OperatingB = inA.on(c.Curve), inB.on(c.Curve)
+				c.OperatingA, c.OperatingB = pointOn(&inA, c.Curve), pointOn(&inB, c.Curve)
 				c.Text = c.tell(&inA, &inB)
 				comparison.Curves = append(comparison.Curves, c)
 			}
@@ -102,8 +102,8 @@ func judged(run *Run, objectives []Objective) Summary {
 	return Summarize(&again)
 }
 
-// on is the operating point on a curve.
-func (s *Summary) on(curve string) Operating {
+// pointOn is the operating point on a curve.
+func pointOn(s *Summary, curve string) Operating {
 	return s.Operating[slices.IndexFunc(s.Operating, func(o Operating) bool { return o.Curve == curve })]
 }
 
@@ -306,7 +306,7 @@ func (c *Comparison) warn(a, b *Summary) []string {
 		if run.summary.Left != nil {
 			warnings = append(warnings, fmt.Sprintf("Of run %s %s.", run.name, run.summary.Left))
 		}
-		if doubted := run.summary.doubted(); len(doubted) > 0 {
+		if doubted := doubtedIn(run.summary); len(doubted) > 0 {
 			warnings = append(warnings, fmt.Sprintf("Run %s is not to be trusted at %s.", run.name, strings.Join(doubted, "; ")))
 		}
 	}
@@ -320,12 +320,12 @@ func orNone(s string) string {
 	return s
 }
 
-// doubted lists the levels that are not to be trusted.
-func (s *Summary) doubted() []string {
+// doubtedIn lists the levels that are not to be trusted.
+func doubtedIn(s *Summary) []string {
 	var list []string
 	for i := range s.Levels {
 		if l := &s.Levels[i]; len(l.Doubts) > 0 {
-			list = append(list, fmt.Sprintf("%s (%s)", l.Level, l.whyUndecided()))
+			list = append(list, fmt.Sprintf("%s (%s)", l.Level, whyUndecided(l)))
 		}
 	}
 	return list
@@ -336,7 +336,7 @@ func (c *CurveComparison) tell(a, b *Summary) string {
 	sentences := []string{c.tellPeak()}
 	if len(c.OperatingA.Objectives) > 0 {
 		sentences = append(sentences, fmt.Sprintf("Under %s: A %s, B %s.", strings.Join(c.OperatingA.Objectives, ", "),
-			c.OperatingA.brief(a), c.OperatingB.brief(b)))
+			pointText(&c.OperatingA, a), pointText(&c.OperatingB, b)))
 	}
 	for _, name := range []string{rateMetric, "ttft_p95", "itl_p95"} {
 		sentences = append(sentences, c.tellMetric(name))
@@ -354,8 +354,8 @@ func (c *CurveComparison) tellPeak() string {
 		digits(float64(p.B.Value)), digits(float64(p.A.Value)), p.Change)
 }
 
-// brief says where an operating point lies.
-func (o *Operating) brief(s *Summary) string {
+// pointText says where an operating point lies.
+func pointText(o *Operating, s *Summary) string {
 	if o.Best < 0 {
 		return "holds at no level"
 	}
@@ -394,5 +394,5 @@ func caption(metric string) string {
 		return "Output tok/s"
 	}
 	latency, quantile, _ := strings.Cut(metric, "_")
-	return title(Indicator(latency)) + " " + quantile
+	return Indicator(latency).title() + " " + quantile
 }

@@ -109,12 +109,12 @@ const (
 // stand judges a level. What makes a level doubtful makes its verdict void, except where the doubt is that the server
 // failed requests or left them waiting: that is a verdict. An open loop whose queue still grew holds nothing, for a
 // longer run would not.
-func (l *LevelSummary) stand() standing {
+func stand(l *LevelSummary) standing {
 	blames := func(d Doubt) bool { return d.Kind == KindFailures || d.Kind == KindMissed || d.Kind == KindNothing }
 	if slices.ContainsFunc(l.Doubts, func(d Doubt) bool { return !blames(d) }) {
 		return undecided
 	}
-	if l.has(KindSaturated) || l.has(KindNothing) || l.has(KindMissed) {
+	if has(l, KindSaturated) || has(l, KindNothing) || has(l, KindMissed) {
 		return fails
 	}
 	result := holds
@@ -143,7 +143,7 @@ type bracket struct {
 func (c *curve) bracket() bracket {
 	var b bracket
 	for _, l := range c.levels {
-		switch l.stand() {
+		switch stand(l) {
 		case holds:
 			b.best, b.between = l, nil
 		case undecided:

@@ -108,7 +108,7 @@ func (v *view) doubt(l *LevelSummary, run *Run) (doubts, notes []Doubt) {
 }
 
 // has reports whether a level has a doubt or note of a kind.
-func (l *LevelSummary) has(kind string) bool {
+func has(l *LevelSummary, kind string) bool {
 	is := func(d Doubt) bool { return d.Kind == kind }
 	return slices.ContainsFunc(l.Doubts, is) || slices.ContainsFunc(l.Notes, is)
 }
@@ -224,7 +224,7 @@ func findClientLate(v *view, l *LevelSummary, _ *Run) string {
 	for _, verdict := range l.Verdicts {
 		e, threshold := verdict.Estimate, Figure(verdict.Objective.Threshold.Seconds())
 		if e.Least <= threshold && threshold < e.Most {
-			open = append(open, verdict.Objective.words()+e.readWithin())
+			open = append(open, inWords(verdict.Objective)+readWithin(e))
 		}
 	}
 	for _, latency := range []struct {
@@ -236,7 +236,7 @@ func findClientLate(v *view, l *LevelSummary, _ *Run) string {
 			Estimate
 		}{{"mean", latency.Mean}, {"p50", latency.P50}, {"p95", latency.P95}, {"p99", latency.P99}} {
 			if len(l.Verdicts) == 0 && float64(figure.Most-figure.Least) > max(lateTolerance, minDrift*float64(figure.Value)) {
-				open = append(open, title(latency.indicator)+" "+figure.name+figure.readWithin())
+				open = append(open, latency.indicator.title()+" "+figure.name+readWithin(figure.Estimate))
 			}
 		}
 	}
@@ -249,7 +249,7 @@ func findClientLate(v *view, l *LevelSummary, _ *Run) string {
 }
 
 // readWithin writes what an estimate is at least and at most, since some tokens were read late.
-func (e Estimate) readWithin() string {
+func readWithin(e Estimate) string {
 	return fmt.Sprintf(" (%s to %s)", latency(float64(e.Least)), latency(float64(e.Most)))
 }
 
@@ -302,7 +302,7 @@ func (v *view) thirds(early bool) string {
 			slow, fast = before, after
 		}
 		if slow.Low > fast.High && slow.Value > (1+minDrift)*fast.Value {
-			return fmt.Sprintf("median %s of the first third is %s, of the last %s", title(indicator),
+			return fmt.Sprintf("median %s of the first third is %s, of the last %s", indicator.title(),
 				latency(float64(before.Value)), latency(float64(after.Value)))
 		}
 	}

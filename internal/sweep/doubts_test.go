@@ -385,7 +385,7 @@ func TestDoubtsByChance(t *testing.T) {
 		}
 		l.Requests = 400
 		summary := Summarize(s.run(Plan{Seed: seed, Levels: []Level{l}}))
-		if len(summary.Levels[0].Doubts) > 0 || summary.Levels[0].has(KindSaturated) {
+		if len(summary.Levels[0].Doubts) > 0 || has(&summary.Levels[0], KindSaturated) {
 			doubted++
 		}
 	}

@@ -41,7 +41,7 @@ const fewSteps = 50
 // FitModel finds the model of the server that a run was on. Tokens that arrive together are of one engine step, so the
 // run tells how long each step took, how many requests decoded in it and which prompts ended in it. It fails if the
 // run shows too few steps: it needs requests that decode beside each other, one token an event.
-func FitModel(run *Run) (*Fit, error) {
+func FitModel(run *Run, summarize func(*Run) Summary) (*Fit, error) {
 	var traces []*trace
 	for i := range run.Levels {
 		if t := traceLevel(run, i); t != nil {
@@ -75,7 +75,7 @@ func FitModel(run *Run) (*Fit, error) {
 	f.budget(budget, budgetNote)
 	f.Turnaround = turnaround(run)
 	f.Model.Window = time.Millisecond
-	return f, f.scheduling(run, traces)
+	return f, f.scheduling(run, traces, summarize)
 }
 
 // ample is a KV cache that never binds.
@@ -283,7 +283,7 @@ func turnaround(run *Run) time.Duration {
 // scheduling finds whether steps are composed ahead: then a request joins not the step after the one under way when it
 // came, but the one after that. Where too few came in the middle of a step, what counts is which of the two predicts
 // the TTFTs of the run better.
-func (f *Fit) scheduling(run *Run, traces []*trace) error {
+func (f *Fit) scheduling(run *Run, traces []*trace, summarize func(*Run) Summary) error {
 	const fewArrivals, clearly = 20, 3
 	next, afterNext := 0, 0
 	for _, t := range traces {
@@ -294,7 +294,7 @@ func (f *Fit) scheduling(run *Run, traces []*trace) error {
 	switch {
 	case next+afterNext < fewArrivals:
 		var err error
-		if f.Model.Async, p.Note, err = f.betterAsync(run); err != nil {
+		if f.Model.Async, p.Note, err = f.betterAsync(run, summarize); err != nil {
 			return err
 		}
 	case max(next, afterNext) < clearly*min(next, afterNext):
@@ -311,12 +311,12 @@ func (f *Fit) scheduling(run *Run, traces []*trace) error {
 }
 
 // betterAsync tells whether asynchronous scheduling predicts the TTFTs of a run better, or that it is not clear.
-func (f *Fit) betterAsync(run *Run) (async bool, note string, err error) {
+func (f *Fit) betterAsync(run *Run, summarize func(*Run) Summary) (async bool, note string, err error) {
 	const clearly = 2
 	var off [2]float64
 	for i := range off {
 		f.Model.Async = i == 1
-		predictions, err := f.Predict(run)
+		predictions, err := f.Predict(run, summarize)
 		if err != nil {
 			return false, "", err
 		}

@@ -27,7 +27,7 @@ func (p Pair) Ratio() float64 { return float64(p.Predicted / p.Measured) }
 
 // Predict simulates the plan of a run on the fitted model, level by level. Levels that the run cut short are
 // predicted as they were planned.
-func (f *Fit) Predict(run *Run) ([]Prediction, error) {
+func (f *Fit) Predict(run *Run, summarize func(*Run) Summary) ([]Prediction, error) {
 	if len(run.Levels) == 0 {
 		return nil, errors.New("the run has no levels")
 	}
@@ -37,7 +37,7 @@ func (f *Fit) Predict(run *Run) ([]Prediction, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulating the run: %w", err)
 	}
-	measured, predicted := Summarize(run), Summarize(simulated)
+	measured, predicted := summarize(run), summarize(simulated)
 	var all []Prediction
 	for i, m := range measured.Levels {
 		p := predicted.Levels[i]

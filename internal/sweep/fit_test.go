@@ -57,7 +57,7 @@ func shaken(run *Run, mean time.Duration) *Run {
 func fitted(t *testing.T, plan Plan, m vllmsim.Model) (*Fit, *Run) {
 	t.Helper()
 	run := shaken(simulated(t, t.Context(), plan, Virtual{Model: m, Turnaround: 2 * time.Millisecond}), 100*time.Microsecond)
-	f, err := FitModel(run)
+	f, err := FitModel(run, Summarize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestFitRecoversTheModel(t *testing.T) {
 		if got := f.Turnaround; got != 2*time.Millisecond {
 			t.Errorf("turnaround is %v", got)
 		}
-		predictions, err := f.Predict(run)
+		predictions, err := f.Predict(run, Summarize)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestFitSaysWhatItCannotTell(t *testing.T) {
 			if !strings.Contains(strings.Join(f.Notes, "\n"), c.note) {
 				t.Errorf("notes: %q", f.Notes)
 			}
-			predictions, err := f.Predict(run)
+			predictions, err := f.Predict(run, Summarize)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +234,7 @@ func TestFitOfTheTimeOutsideTheEngine(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run := simulated(t, t.Context(), Plan{Levels: c.levels, Seed: 1}, Virtual{Model: m, Turnaround: 2 * way})
-			f, err := FitModel(c.change(run))
+			f, err := FitModel(c.change(run), Summarize)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -251,7 +251,7 @@ func TestFitOfTheTimeOutsideTheEngine(t *testing.T) {
 			if got := strings.TrimSpace(strings.Join(about, "\n")); !strings.Contains(got, c.note) || (got == "") != (c.note == "") {
 				t.Errorf("note: %q, want %q", got, c.note)
 			}
-			predictions, err := f.Predict(run)
+			predictions, err := f.Predict(run, Summarize)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +266,7 @@ func TestFitOfTheTimeOutsideTheEngine(t *testing.T) {
 
 func TestFitNeedsSteps(t *testing.T) {
 	run := simulated(t, t.Context(), Plan{Levels: []Level{{Concurrency: 4, PromptTokens: 512, OutputTokens: 2, Requests: 40}}}, Virtual{Model: fitModel()})
-	_, err := FitModel(run)
+	_, err := FitModel(run, Summarize)
 	if err == nil || !strings.Contains(err.Error(), "engine steps could be told apart, which is too few for a model") {
 		t.Errorf("error: %v", err)
 	}

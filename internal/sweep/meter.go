@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llm-prober/llm_prober/prober"
+	"gonum.org/v1/gonum/stat"
 )
 
 // meter watches the measuring process itself during a level.
@@ -67,7 +68,7 @@ func (m *meter) client(requests []*Request) Client {
 	}
 	if len(delays) > 0 {
 		slices.Sort(delays)
-		c.StartDelayP99 = delays[rank(len(delays), 0.99)-1]
+		c.StartDelayP99 = stat.Quantile(0.99, stat.Empirical, delays, nil)
 	}
 	c.LateTTFTRatio, c.LateGapsRatio = share(lateFirst, answers), share(lateGaps, gaps)
 	return c

@@ -133,7 +133,7 @@ func TestVerdict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := o.verdict(hundred(t, c.change))
+		v := hundred(t, c.change).verdict(o)
 		got := struct {
 			Value      Figure
 			Held, Sure bool
@@ -166,13 +166,13 @@ func TestHeldBy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := o.heldBy(&r); got != want {
+		if got := heldBy(o, &r); got != want {
 			t.Errorf("%s held: %v", text, got)
 		}
 	}
 	failed := r
 	failed.Reason = "timeout"
-	if o := (Objective{TTFT, 0.95, time.Hour}); o.heldBy(&failed) {
+	if o := (Objective{TTFT, 0.95, time.Hour}); heldBy(o, &failed) {
 		t.Error("a request that failed holds an objective")
 	}
 }

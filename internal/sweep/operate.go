@@ -35,20 +35,20 @@ func (c *curve) operate(objectives []Objective, today *Load) Operating {
 		b := c.bracket()
 		o.Bracketed = b.failing != nil
 		if b.best != nil {
-			o.Best, o.Sure = b.best.Index, b.best.sure()
+			o.Best, o.Sure = b.best.Index, sure(b.best)
 			o.Headroom = headroom(b.best, today)
 		}
 		next, why := c.next(b)
 		o.Next = next
 		sentences = append(sentences, c.tell(b), why)
 	}
-	sentences = append(sentences, c.tellThroughput(), o.Headroom.tell())
+	sentences = append(sentences, c.tellThroughput(), tellHeadroom(o.Headroom))
 	o.Text = join(sentences)
 	return o
 }
 
 // sure reports whether the confidence intervals say what the figures say.
-func (l *LevelSummary) sure() bool {
+func sure(l *LevelSummary) bool {
 	for _, v := range l.Verdicts {
 		if !v.Sure {
 			return false
@@ -75,7 +75,7 @@ func (c *curve) step(b bracket) (next float64, why string) {
 	switch {
 	case len(b.between) > 0:
 		again := b.between[0]
-		return load(again.Level), fmt.Sprintf("%s does not decide (%s)", again.Level.Load(), again.whyUndecided())
+		return load(again.Level), fmt.Sprintf("%s does not decide (%s)", again.Level.Load(), whyUndecided(again))
 	case b.failing == nil:
 		return c.round(2 * load(highest.Level)), fmt.Sprintf("No ceiling can be named: the highest level measured (%s) still holds", highest.Level.Load())
 	case b.best != nil:
@@ -91,7 +91,7 @@ func (c *curve) step(b bracket) (next float64, why string) {
 }
 
 // whyUndecided says in a few words why a level decides nothing.
-func (l *LevelSummary) whyUndecided() string {
+func whyUndecided(l *LevelSummary) string {
 	var why []string
 	for _, d := range l.Doubts {
 		why = append(why, strings.ReplaceAll(d.Kind, "_", " "))
@@ -110,14 +110,14 @@ func (c *curve) tell(b bracket) string {
 		return "No level can be judged."
 	}
 	if b.best == nil {
-		return fmt.Sprintf("No level holds the objectives: at %s %s.", c.inWords(b.failing), b.failing.tellFailing())
+		return fmt.Sprintf("No level holds the objectives: at %s %s.", c.inWords(b.failing), tellFailing(b.failing))
 	}
-	text := fmt.Sprintf("At most %s: %s", c.inWords(b.best), b.best.tellHeld())
+	text := fmt.Sprintf("At most %s: %s", c.inWords(b.best), tellHeld(b.best))
 	if b.failing != nil {
-		text += fmt.Sprintf("; at %s %s", c.short(b.failing), b.failing.tellFailing())
+		text += fmt.Sprintf("; at %s %s", c.short(b.failing), tellFailing(b.failing))
 	}
 	text += "."
-	if !b.best.sure() {
+	if !sure(b.best) {
 		text += " The confidence interval does not exclude that it fails: measure longer to be sure."
 	}
 	return text
@@ -140,42 +140,42 @@ func (c *curve) short(l *LevelSummary) string {
 }
 
 // tellHeld lists the objectives of a level that holds them, and its goodput.
-func (l *LevelSummary) tellHeld() string {
+func tellHeld(l *LevelSummary) string {
 	var figures []string
 	for _, v := range l.Verdicts {
-		figures = append(figures, fmt.Sprintf("%s %s%s of %s", v.Objective.words(), latency(float64(v.Estimate.Value)),
-			v.Estimate.interval(), v.Objective.Threshold))
+		figures = append(figures, fmt.Sprintf("%s %s%s of %s", inWords(v.Objective), latency(float64(v.Estimate.Value)),
+			intervalOf(v.Estimate), v.Objective.Threshold))
 	}
 	return fmt.Sprintf("%s; %s good requests/s", strings.Join(figures, ", "), digits(float64(l.Goodput)))
 }
 
 // tellFailing says what a level breaks.
-func (l *LevelSummary) tellFailing() string {
-	if l.has(KindNothing) {
+func tellFailing(l *LevelSummary) string {
+	if has(l, KindNothing) {
 		return "no request succeeds"
 	}
 	var broken, endless []string
 	for _, v := range l.Verdicts {
 		switch {
 		case math.IsInf(float64(v.Estimate.Value), 1):
-			endless = append(endless, v.Objective.words())
+			endless = append(endless, inWords(v.Objective))
 		case !v.Held && v.Estimate.Value.Known():
-			broken = append(broken, fmt.Sprintf("%s is %s%s", v.Objective.words(), latency(float64(v.Estimate.Value)), v.Estimate.interval()))
+			broken = append(broken, fmt.Sprintf("%s is %s%s", inWords(v.Objective), latency(float64(v.Estimate.Value)), intervalOf(v.Estimate)))
 		}
 	}
 	if len(endless) > 0 {
-		broken = append(broken, fmt.Sprintf("too many were not served for the %s: %s", strings.Join(endless, " and "), l.lost()))
+		broken = append(broken, fmt.Sprintf("too many were not served for the %s: %s", strings.Join(endless, " and "), tellLost(l)))
 	} else if l.Missed > 0 {
-		broken = append(broken, l.lost())
+		broken = append(broken, tellLost(l))
 	}
-	if l.has(KindSaturated) {
+	if has(l, KindSaturated) {
 		broken = append(broken, "the queue grows as long as requests come")
 	}
 	return strings.Join(broken, ", ")
 }
 
-// lost says how many requests were not served.
-func (l *LevelSummary) lost() string {
+// tellLost says how many requests were not served.
+func tellLost(l *LevelSummary) string {
 	var words []string
 	if l.Failed > 0 {
 		words = append(words, failures(l))
@@ -186,8 +186,8 @@ func (l *LevelSummary) lost() string {
 	return strings.Join(words, " and ")
 }
 
-// words is the objective's name in a sentence: "TTFT p95".
-func (o Objective) words() string { return title(o.Indicator) + " p" + percent(o.Quantile) }
+// inWords is the objective's name in a sentence: "TTFT p95".
+func inWords(o Objective) string { return o.Indicator.title() + " p" + percent(o.Quantile) }
 
 // tellThroughput says where throughput stops rising.
 func (c *curve) tellThroughput() string {
@@ -215,7 +215,7 @@ func headroom(best *LevelSummary, today *Load) *Headroom {
 	return &Headroom{Today: *today, Used: Figure(today.OutputTokensPerSecond) / best.OutputRate.Value}
 }
 
-func (h *Headroom) tell() string {
+func tellHeadroom(h *Headroom) string {
 	if h == nil {
 		return ""
 	}
@@ -232,4 +232,15 @@ func join(sentences []string) string {
 		}
 	}
 	return strings.Join(said, " ")
+}
+
+// intervalOf writes the bounds of a latency: "(580 ms to 660 ms)"; of what is unknown, only what is known.
+func intervalOf(e Estimate) string {
+	switch {
+	case e.Low.Known() && e.High.Known():
+		return fmt.Sprintf(" (%s to %s)", latency(float64(e.Low)), latency(float64(e.High)))
+	case e.Low.Known():
+		return fmt.Sprintf(" (at least %s; too few requests for an upper bound)", latency(float64(e.Low)))
+	}
+	return " (too few requests to bound it)"
 }

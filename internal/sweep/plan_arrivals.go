@@ -29,3 +29,18 @@ func (p Plan) Arrivals(level int) iter.Seq[time.Duration] {
 		}
 	}
 }
+
+// fillEvery is the time between the first requests of two places of a closed loop: nobody can send all at once, and
+// who tries measures how long it takes.
+const fillEvery = 500 * time.Microsecond
+
+const (
+	shortestPause = 100 * time.Millisecond
+	longestPause  = 5 * time.Second
+)
+
+// pauseAfter is how long a place in a closed loop stays empty after so many failures in a row: a server that fails
+// at once would otherwise be asked as fast as we can.
+func pauseAfter(failures int) time.Duration {
+	return min(longestPause, shortestPause<<min(failures-1, 10))
+}

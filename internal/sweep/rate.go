@@ -107,19 +107,3 @@ func (v *view) tokens(from, to time.Time, windows int) []float64 {
 	}
 	return counts
 }
-
-// eachToken calls a function with every token event: when it came and how many tokens it carried, in the mean where
-// several came at once later than the first.
-func (r *Request) eachToken(visit func(at time.Time, tokens float64)) {
-	if r.FirstToken.IsZero() {
-		return
-	}
-	first := max(1, r.FirstTokens)
-	visit(r.FirstToken, float64(first))
-	each := float64(r.OutputTokens-first) / float64(len(r.Gaps))
-	at := r.FirstToken
-	for _, gap := range r.Gaps {
-		at = at.Add(time.Duration(gap * float64(time.Second)))
-		visit(at, each)
-	}
-}

@@ -151,3 +151,25 @@ func (r *Request) UnmarshalJSON(data []byte) error {
 	}
 	return nil
 }
+
+// eachToken calls a function with every token event: when it came and how many tokens it carried, in the mean where
+// several came at once later than the first.
+func (r *Request) eachToken(visit func(at time.Time, tokens float64)) {
+	if r.FirstToken.IsZero() {
+		return
+	}
+	first := max(1, r.FirstTokens)
+	visit(r.FirstToken, float64(first))
+	each := float64(r.OutputTokens-first) / float64(len(r.Gaps))
+	at := r.FirstToken
+	for _, gap := range r.Gaps {
+		at = at.Add(time.Duration(gap * float64(time.Second)))
+		visit(at, each)
+	}
+}
+
+// microseconds is a duration in seconds, rounded so that a line of gaps stays short.
+func microseconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e6 }
+
+// maxError bounds the words of an error that are kept, in bytes.
+const maxError = 500

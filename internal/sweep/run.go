@@ -1,6 +1,9 @@
 package sweep
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -39,6 +42,24 @@ func (run *Run) measured(level int) []*Request {
 	return slices.DeleteFunc(run.Of(level), func(r *Request) bool { return r.Warmup })
 }
 
+// emptied is when the server's queue was seen empty after the last request of a level was sent, and stayed so; zero
+// if it was not.
+func (run *Run) emptied(level int) (at time.Time) {
+	var last time.Time
+	for _, r := range run.measured(level) {
+		if r.Sent.After(last) {
+			last = r.Sent
+		}
+	}
+	for _, s := range slices.Backward(run.Queue) {
+		if s.Level != level || !s.At.After(last) || !s.empty() {
+			break
+		}
+		at = s.At
+	}
+	return at
+}
+
 // LevelRun is how a level went.
 type LevelRun struct {
 	Start time.Time `json:"start"`          // first request due, after the warm-up
@@ -49,6 +70,36 @@ type LevelRun struct {
 	// Cut says why the level ended before its time: "interrupted", "server lost"; empty: it did not.
 	Cut    string `json:"cut,omitempty"`
 	Client Client `json:"client"`
+}
+
+// What [LevelRun.Cut] says.
+const (
+	CutInterrupted = "interrupted"    // under way when the run was told to end
+	CutLost        = "server lost"    // under way when the server was gone
+	CutUnfit       = "not run"        // the server or the model cannot
+	CutWarmup      = "warm-up failed" // nor was it run
+)
+
+// Stop is the cause to cancel a run's context with for another reason than that somebody wants it to end.
+type Stop struct {
+	Why string // as in [LevelRun.Cut]
+	Err error
+}
+
+// Error implements error.
+func (s *Stop) Error() string { return s.Why + ": " + s.Err.Error() }
+
+// cutBy says why a context has ended; empty: it has not.
+func cutBy(ctx context.Context) string {
+	cause := context.Cause(ctx)
+	var stop *Stop
+	switch {
+	case cause == nil:
+		return ""
+	case errors.As(cause, &stop):
+		return stop.Why
+	}
+	return CutInterrupted
 }
 
 // Client is how the measuring process itself fared during a level.
@@ -77,6 +128,12 @@ type QueueSample struct {
 	Preemptions      float64
 }
 
+// empty reports whether the server said that nothing was running and nothing waiting.
+func (s QueueSample) empty() bool { return s.Running == 0 && s.Waiting == 0 }
+
+// sampleEvery is how often the queue is looked at: as the daemon does.
+const sampleEvery = time.Second
+
 // Facts are what is known of a run beside its figures, so that another can tell whether two may be compared.
 type Facts struct {
 	Tool    string    `json:"tool"` // name and version of the program that measured
@@ -104,4 +161,9 @@ type Load struct {
 	Waiting               float64 `json:"waiting"` // mean
 	OutputTokensPerSecond float64 `json:"output_tokens_per_second"`
 	PromptTokensPerSecond float64 `json:"prompt_tokens_per_second"`
+}
+
+// String tells a load in words.
+func (l *Load) String() string {
+	return fmt.Sprintf("%.3g requests running and %.3g waiting, %.3g output tokens/s, over %.3g s", l.Running, l.Waiting, l.OutputTokensPerSecond, l.Seconds)
 }

@@ -50,7 +50,7 @@ type Runner struct {
 }
 
 // errLost is the cause for which a level ends when the server is gone.
-var errLost = errors.New("server lost")
+var errLost = &Stop{Why: CutLost, Err: errors.New("no connection")}
 
 // NewRunner prepares a plan. Only lengths of prompt and answer that are in the plan can be run. The error is about
 // the configuration of the client.

@@ -9,10 +9,6 @@ import (
 	"github.com/llm-prober/llm_prober/prober"
 )
 
-// fillEvery is the time between the first requests of two places of a closed loop: nobody can send all at once, and
-// who tries measures how long it takes.
-const fillEvery = 500 * time.Microsecond
-
 // runClosed keeps as many requests in flight as the level says: an answer's end sends the next request. It returns
 // when all have ended.
 func (l *level) runClosed(ctx context.Context, start time.Time) {
@@ -51,15 +47,4 @@ func failuresAfter(before int, res *prober.Result) int {
 		return 0
 	}
 	return before + 1
-}
-
-const (
-	shortestPause = 100 * time.Millisecond
-	longestPause  = 5 * time.Second
-)
-
-// pauseAfter is how long a place in a closed loop stays empty after so many failures in a row: a server that fails
-// at once would otherwise be asked as fast as we can.
-func pauseAfter(failures int) time.Duration {
-	return min(longestPause, shortestPause<<min(failures-1, 10))
 }

@@ -2,9 +2,7 @@ package sweep
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -37,10 +35,10 @@ func (l *level) run(ctx context.Context) (went LevelRun) {
 		went.Start, went.End, went.Cut = now, now, cutBy(ctx)
 		if went.Cut == "" && unreachable(err) {
 			l.contact.isLost = true
-			went.Cut = errLost.Error()
+			went.Cut = CutLost
 		}
 		if went.Cut == "" {
-			went.Cut = cutUnfit
+			went.Cut = CutUnfit
 		}
 		if went.Cut != CutInterrupted {
 			l.keep.noted(fmt.Sprintf("level %s: %s: %v", l.Level, went.Cut, err))
@@ -54,7 +52,7 @@ func (l *level) run(ctx context.Context) (went LevelRun) {
 	start := time.Now().Add(lead)
 	went.Start = l.clock.at(start)
 	if failed != nil && ctx.Err() == nil {
-		went.End, went.Cut = went.Start, cutWarmup
+		went.End, went.Cut = went.Start, CutWarmup
 		l.keep.noted(fmt.Sprintf("level %s: no request of the warm-up succeeded (%v): the level is not run", l.Level, failed.Err))
 		return went
 	}
@@ -85,39 +83,6 @@ func (l *level) enter(phase Phase) { l.keep.entered(l.index, phase, l.clock.at(t
 
 // lost is errLost once the server is lost.
 func (l *level) lost() error { return l.contact.err() }
-
-// cutBy says why a context has ended; empty: it has not.
-func cutBy(ctx context.Context) string {
-	cause := context.Cause(ctx)
-	var stop *Stop
-	switch {
-	case cause == nil:
-		return ""
-	case errors.Is(cause, errLost):
-		return errLost.Error()
-	case errors.As(cause, &stop):
-		return stop.Why
-	}
-	return CutInterrupted
-}
-
-// CutInterrupted is [LevelRun.Cut] of a level that was under way when the run was told to end.
-const CutInterrupted = "interrupted"
-
-// What [LevelRun.Cut] says of levels that were not run.
-const (
-	cutUnfit  = "not run"
-	cutWarmup = "warm-up failed"
-)
-
-// Stop is the cause to cancel a run's context with for another reason than that somebody wants it to end.
-type Stop struct {
-	Why string // as in [LevelRun.Cut]
-	Err error
-}
-
-// Error implements error.
-func (s *Stop) Error() string { return s.Why + ": " + s.Err.Error() }
 
 // Unwrap returns the cause.
 func (s *Stop) Unwrap() error { return s.Err }
@@ -185,27 +150,6 @@ func (l *level) account(went *LevelRun, run *Run) {
 			went.End = r.Ended
 		}
 	}
-	went.Empty = emptied(run, l.index)
+	went.Empty = run.emptied(l.index)
 	went.Client = l.meter.client(requests)
 }
-
-// emptied is when the server's queue was seen empty after the last request of a level was sent, and stayed so; zero
-// if it was not.
-func emptied(run *Run, index int) (at time.Time) {
-	var last time.Time
-	for _, r := range run.measured(index) {
-		if r.Sent.After(last) {
-			last = r.Sent
-		}
-	}
-	for _, s := range slices.Backward(run.Queue) {
-		if s.Level != index || !s.At.After(last) || !s.empty() {
-			break
-		}
-		at = s.At
-	}
-	return at
-}
-
-// empty reports whether the server said that nothing was running and nothing waiting.
-func (s QueueSample) empty() bool { return s.Running == 0 && s.Waiting == 0 }

@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"math"
 	"strings"
 	"time"
 
@@ -55,9 +54,3 @@ func (c clock) request(level int, res *prober.Result) *Request {
 	}
 	return r
 }
-
-// maxError bounds the words of an error that are kept, in bytes.
-const maxError = 500
-
-// microseconds is a duration in seconds, rounded so that a line of gaps stays short.
-func microseconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e6) / 1e6 }

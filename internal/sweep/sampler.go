@@ -31,9 +31,6 @@ type sampler struct {
 	shared bool // others load the server too: its queue need not become empty
 }
 
-// sampleEvery is how often the queue is looked at: as the daemon does.
-const sampleEvery = time.Second
-
 // givenUp is how many failed samples in a row mean that nothing more is to be expected.
 const givenUp = 5
 

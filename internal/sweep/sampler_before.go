@@ -48,7 +48,7 @@ func (r *Runner) lookBefore(ctx context.Context) {
 	f := &r.keep.run.Facts
 	f.Engine, f.Version, f.Server = string(last.EngineType), last.Version, last.Launch
 	f.Before = loadOf(seen)
-	if f.Before != nil && f.Before.busy() {
+	if f.Before != nil && busy(f.Before) {
 		s.mu.Lock()
 		s.shared = true
 		s.mu.Unlock()
@@ -89,11 +89,6 @@ func loadOf(seen []collector.RelaySnapshot) *Load {
 }
 
 // busy reports whether there was any load.
-func (l *Load) busy() bool {
+func busy(l *Load) bool {
 	return l.Running > 0 || l.Waiting > 0 || l.OutputTokensPerSecond > 0 || l.PromptTokensPerSecond > 0
-}
-
-// String tells a load in words.
-func (l *Load) String() string {
-	return fmt.Sprintf("%.3g requests running and %.3g waiting, %.3g output tokens/s, over %.3g s", l.Running, l.Waiting, l.OutputTokensPerSecond, l.Seconds)
 }

@@ -73,13 +73,13 @@ func (s Search) again(c *curve, l *LevelSummary, measured []LevelSummary) Step {
 		}
 	}
 	if times < 2 {
-		step := s.measure(load(l.Level), fmt.Sprintf("%s does not decide (%s): once more", l.Level.Load(), l.whyUndecided()))
-		if l.has(KindTooFewRequests) {
+		step := s.measure(load(l.Level), fmt.Sprintf("%s does not decide (%s): once more", l.Level.Load(), whyUndecided(l)))
+		if has(l, KindTooFewRequests) {
 			step.lengthen(1.25 * float64(needed(0.95)) / float64(l.Requests-l.Failed))
 		}
 		return step
 	}
-	return done(fmt.Sprintf("%s does not decide, measured twice (%s): no ceiling can be named", l.Level.Load(), l.whyUndecided()))
+	return done(fmt.Sprintf("%s does not decide, measured twice (%s): no ceiling can be named", l.Level.Load(), whyUndecided(l)))
 }
 
 // found says what a search ended with that has nothing more to measure.

@@ -192,7 +192,7 @@ func seedArrivalRate() SeedExperiment {
 
 // SimulateSeeds runs the articles' experiments on a model, and puts its figures beside the published ones. It fills a
 // closed loop as the articles' client does.
-func SimulateSeeds(ctx context.Context, virtual Virtual) ([]SeedResult, error) {
+func SimulateSeeds(ctx context.Context, virtual Virtual, summarize func(*Run) Summary) ([]SeedResult, error) {
 	virtual.AtOnce = true
 	var results []SeedResult
 	for _, e := range SeedExperiments() {
@@ -203,7 +203,7 @@ func SimulateSeeds(ctx context.Context, virtual Virtual) ([]SeedResult, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("simulating the experiment on %s: %w", e.Name, context.Cause(ctx))
 		}
-		r := SeedResult{Name: e.Name, Run: run, Summary: Summarize(run)}
+		r := SeedResult{Name: e.Name, Run: run, Summary: summarize(run)}
 		for _, row := range e.rows {
 			l := r.Summary.Levels[row.level]
 			r.Rows = append(r.Rows, SeedRow{

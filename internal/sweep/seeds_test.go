@@ -8,7 +8,7 @@ import (
 )
 
 func TestModelReproducesTheSeeds(t *testing.T) {
-	results, err := SimulateSeeds(t.Context(), Virtual{Model: vllmsim.DefaultModel(), Turnaround: SeedTurnaround})
+	results, err := SimulateSeeds(t.Context(), Virtual{Model: vllmsim.DefaultModel(), Turnaround: SeedTurnaround}, Summarize)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,12 +18,6 @@ const (
 	maxBlocks, minBlocks = 32, 8
 )
 
-// unknown is an estimate of which nothing is known.
-func unknown() Estimate {
-	nan := Figure(math.NaN())
-	return Estimate{nan, nan, nan, nan, nan}
-}
-
 // blocked splits requests, which are in the order of their starts, into blocks of equal size. A slow second hits all
 // that are in flight, so neighbours are alike. A block is twice as long as the number in flight, and shorter, down to
 // that number, where there would be too few; what it then shares with the block beside it [ratioOf] takes into account.
@@ -143,11 +137,11 @@ func (s sample) mean() Estimate {
 	e := s.average(func(value float64) float64 { return value }).estimate()
 	n := float64(len(s.sorted))
 	e.Least, e.Most = Figure(floats.Sum(s.least)/n), Figure(floats.Sum(s.most)/n)
-	return e.widened()
+	return widened(e)
 }
 
 // widened makes an interval hold what the errors of time stamps allow as well.
-func (e Estimate) widened() Estimate {
+func widened(e Estimate) Estimate {
 	e.Low, e.High = max(0, e.Low-(e.Value-e.Least)), e.High+(e.Most-e.Value)
 	return e
 }

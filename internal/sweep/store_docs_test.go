@@ -84,7 +84,7 @@ func TestDocsHaveEveryKeyOfARun(t *testing.T) {
 			}
 		}
 	}
-	for _, cut := range []string{CutInterrupted, errLost.Error(), cutUnfit, cutWarmup} {
+	for _, cut := range []string{CutInterrupted, CutLost, CutUnfit, CutWarmup} {
 		if !strings.Contains(section, "`"+cut+"`") {
 			t.Errorf("docs/sweep.md lacks the cut %q", cut)
 		}

@@ -47,7 +47,7 @@ func (v *view) summarize(run *Run) LevelSummary {
 		l.InFlight = Figure(inFlight(v.sent, from, to))
 	}
 	for _, objective := range run.Plan.SLOs {
-		l.Verdicts = append(l.Verdicts, objective.verdict(v))
+		l.Verdicts = append(l.Verdicts, v.verdict(objective))
 	}
 	l.Doubts, l.Notes = v.doubt(&l, run)
 	return l
@@ -62,7 +62,7 @@ func (v *view) goodput(objectives []Objective) Figure {
 	for _, r := range v.ok {
 		held := true
 		for _, objective := range objectives {
-			held = held && objective.heldBy(r)
+			held = held && heldBy(objective, r)
 		}
 		if held {
 			good++

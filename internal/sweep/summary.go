@@ -148,3 +148,9 @@ type Headroom struct {
 	Today Load   `json:"today"`
 	Used  Figure `json:"used_ratio"` // of the output rate at the operating point
 }
+
+// unknown is an estimate of which nothing is known.
+func unknown() Estimate {
+	nan := Figure(math.NaN())
+	return Estimate{nan, nan, nan, nan, nan}
+}

@@ -176,7 +176,7 @@ func TestSummarizeNothing(t *testing.T) {
 					t.Errorf("%s, %s: %s (-want +got):\n%s", name, l.Level, what, diff)
 				}
 			}
-			if !l.has(KindNothing) {
+			if !has(&l, KindNothing) {
 				t.Errorf("%s, %s: doubts are %v, not that nothing succeeded", name, l.Level, l.Doubts)
 			}
 		}
@@ -257,7 +257,7 @@ func TestSummarizeInterrupted(t *testing.T) {
 	if l.Requests != 6 || l.Failed != 0 || float64(l.OutputRate.Value) != 18.0/12 || float64(l.Drain) != 1 {
 		t.Errorf("%d requests, %d failed, %v tokens a second, drain %v", l.Requests, l.Failed, l.OutputRate.Value, l.Drain)
 	}
-	if !l.has(KindCut) {
+	if !has(&l, KindCut) {
 		t.Errorf("doubts are %v, not that the level was cut", l.Doubts)
 	}
 }

@@ -18,10 +18,10 @@ func WriteTable(w io.Writer, s *Summary) error {
 	}
 	shapes := oneShape(s.Levels)
 	for i := range s.Levels {
-		rows = append(rows, s.Levels[i].row(shapes))
+		rows = append(rows, rowOf(&s.Levels[i], shapes))
 	}
 	align(&b, "<", rows)
-	s.footnotes(&b)
+	footnotes(s, &b)
 	if s.Left != nil {
 		wrap(&b, "! ", s.Left.String())
 	}
@@ -45,9 +45,9 @@ func oneShape(levels []LevelSummary) bool {
 	return !slices.ContainsFunc(levels, func(l LevelSummary) bool { return l.Level.Shape() != levels[0].Level.Shape() })
 }
 
-// row is a level in the table. A "!" says that it is doubted, a "+" that a percentile has no upper bound.
-func (l *LevelSummary) row(oneShape bool) []string {
-	name := l.name(oneShape)
+// rowOf is a level in the table. A "!" says that it is doubted, a "+" that a percentile has no upper bound.
+func rowOf(l *LevelSummary, oneShape bool) []string {
+	name := nameOf(l, oneShape)
 	if len(l.Doubts) > 0 {
 		name = "! " + name
 	}
@@ -62,8 +62,8 @@ func (l *LevelSummary) row(oneShape bool) []string {
 	return append(row, bounded(l.Duration.P50), waiting, latency(float64(l.Drain)))
 }
 
-// name is the level in a table: its load, and the request unless all have the same.
-func (l *LevelSummary) name(oneShape bool) string {
+// nameOf is the level in a table: its load, and the request unless all have the same.
+func nameOf(l *LevelSummary, oneShape bool) string {
 	if oneShape {
 		return l.Level.Load()
 	}
@@ -79,7 +79,7 @@ func bounded(e Estimate) string {
 	return text
 }
 
-func (s *Summary) footnotes(b *strings.Builder) {
+func footnotes(s *Summary, b *strings.Builder) {
 	text := b.String()
 	if strings.Contains(text, "+\n") || strings.Contains(text, "+ ") {
 		fmt.Fprintln(b, "+ too few requests, or too few that ran one after another, for an upper bound with 95 % confidence")
@@ -91,14 +91,14 @@ func (s *Summary) footnotes(b *strings.Builder) {
 		{"! ", func(l *LevelSummary) []Doubt { return l.Doubts }},
 		{"- ", func(l *LevelSummary) []Doubt { return l.Notes }},
 	} {
-		for _, note := range s.gather(mark.of) {
+		for _, note := range gather(s, mark.of) {
 			wrap(b, mark.sign, note)
 		}
 	}
 }
 
 // gather lists doubts or notes, each text once with all levels that it is about.
-func (s *Summary) gather(of func(*LevelSummary) []Doubt) []string {
+func gather(s *Summary, of func(*LevelSummary) []Doubt) []string {
 	var texts []string
 	levels := make(map[string][]string)
 	shapes := oneShape(s.Levels)
@@ -107,7 +107,7 @@ func (s *Summary) gather(of func(*LevelSummary) []Doubt) []string {
 			if levels[d.Text] == nil {
 				texts = append(texts, d.Text)
 			}
-			levels[d.Text] = append(levels[d.Text], s.Levels[i].name(shapes))
+			levels[d.Text] = append(levels[d.Text], nameOf(&s.Levels[i], shapes))
 		}
 	}
 	for i, text := range texts {

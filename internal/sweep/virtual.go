@@ -91,8 +91,8 @@ func (s *Simulator) Level(ctx context.Context, l Level) (went LevelRun, more boo
 	s.watcher.LevelBegan(index, s.run)
 	lv := &virtualLevel{Simulator: s, Level: l, index: index, origin: s.now}
 	if why := s.virtual.impossible(l); why != "" {
-		went = LevelRun{Start: s.now, End: s.now, Cut: cutUnfit}
-		s.watcher.Noted(fmt.Sprintf("level %s: %s: %s", l, cutUnfit, why))
+		went = LevelRun{Start: s.now, End: s.now, Cut: CutUnfit}
+		s.watcher.Noted(fmt.Sprintf("level %s: %s: %s", l, CutUnfit, why))
 	} else {
 		went = lv.simulate(ctx)
 	}

@@ -54,7 +54,7 @@ func (l *virtualLevel) simulate(ctx context.Context) (went LevelRun) {
 		l.gauges = vllmsim.StepEnd{} // nothing is left, however it ended
 		l.look(l.sample.Add(1))
 	}
-	went.Empty = emptied(l.run, l.index)
+	went.Empty = l.run.emptied(l.index)
 	return went
 }
 

@@ -39,28 +39,6 @@ func digits(x float64) string {
 	return strconv.FormatFloat(x, 'f', decimals, 64)
 }
 
-// interval writes the bounds of a latency: "(580 ms to 660 ms)"; of what is unknown, only what is known.
-func (e Estimate) interval() string {
-	switch {
-	case e.Low.Known() && e.High.Known():
-		return fmt.Sprintf(" (%s to %s)", latency(float64(e.Low)), latency(float64(e.High)))
-	case e.Low.Known():
-		return fmt.Sprintf(" (at least %s; too few requests for an upper bound)", latency(float64(e.Low)))
-	}
-	return " (too few requests to bound it)"
-}
-
-// title is how a latency is called in sentences.
-func title(indicator Indicator) string {
-	switch indicator {
-	case Duration:
-		return "duration"
-	case TTFTFromSchedule:
-		return "TTFT from schedule"
-	}
-	return strings.ToUpper(string(indicator))
-}
-
 // count writes a number and its noun: "1 request", "2 successes".
 func count(n int, noun string) string {
 	switch {

@@ -3,20 +3,21 @@ package report
 import (
 	"math"
 	"slices"
+	"strings"
 )
 
 // chart is panels one below another over the same x axis. It says what is drawn; draw.go knows how.
 type chart struct {
 	name   string // of its file, without chart- and .svg; made of numbers and our own words only
 	title  string
-	note   string // a sentence below it, on the page
+	Note   string // a sentence below it, on the page
 	x      axis
 	spread bool // points stand away from the left and right edge
 	panels []panel
 	marks  []mark
 	shades []shade
 	hits   []hit
-	table  table
+	Table  table
 }
 
 // panel is a drawing with a y axis of its own.
@@ -178,3 +179,22 @@ func (c *chart) empty() bool {
 
 // missing is a point that is not drawn.
 func missing(x float64) point { return point{x: x, y: math.NaN()} }
+
+// tooltip writes a row, a line for each cell.
+func (r *row) tooltip(head []string) string {
+	var b strings.Builder
+	b.WriteString(r.Name)
+	if r.Doubted {
+		b.WriteString("  ⚠ not to be trusted")
+	}
+	for i, c := range r.Cells {
+		if c.Value == "" || i+1 >= len(head) {
+			continue
+		}
+		b.WriteString("\n" + head[i+1] + ": " + c.Value)
+		if c.Interval != "" {
+			b.WriteString("  (" + c.Interval + ")")
+		}
+	}
+	return b.String()
+}

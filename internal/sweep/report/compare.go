@@ -271,7 +271,7 @@ func comparedSections(c *sweep.Comparison) []section {
 func ratioChart(f *family, c *sweep.Comparison) *chart {
 	ch := &chart{
 		name: f.kind + "-ratio" + f.suffix(), title: "B over A", x: levelAxis(f.axis, f.values()), spread: true,
-		note: "Above 1 B has more of it: better for throughput, worse for a latency.",
+		Note: "Above 1 B has more of it: better for throughput, worse for a latency.",
 	}
 	p := panel{height: panelHeight, lines: []line{{name: "the same", class: "asked", plain: true, points: []point{{x: ch.x.low, y: 1}, {x: ch.x.high, y: 1}}}}}
 	for _, of := range []struct{ metric, class string }{{"output_tokens_per_second", "rate1"}, {"ttft_p95", "ttft2"}, {"itl_p95", "itl2"}} {
@@ -287,7 +287,7 @@ func ratioChart(f *family, c *sweep.Comparison) *chart {
 	}
 	p.y = ratioAxis(p.values())
 	ch.panels = []panel{p}
-	ch.tell(f, p.lines[1:])
+	tellByValue(ch, f, p.lines[1:])
 	return ch
 }
 

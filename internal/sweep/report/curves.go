@@ -87,7 +87,7 @@ func (d *curves) against(f *family, kind, title string, figures []figure, y func
 	})
 	p.y = y(p.values())
 	c.panels = []panel{p}
-	c.tell(f, p.lines)
+	tellByValue(c, f, p.lines)
 	c.name += f.suffix()
 	return c
 }
@@ -187,7 +187,7 @@ func (d *curves) tradeoff(f *family, of latency) *chart {
 	c := &chart{
 		name:  f.kind + "-" + of.kind + "-against-throughput" + f.suffix(),
 		title: indicatorName(of.indicator) + " against throughput",
-		note:  "Each point is a load. Where the line turns upwards, more load buys waiting instead of tokens.",
+		Note:  "Each point is a load. Where the line turns upwards, more load buys waiting instead of tokens.",
 	}
 	high := d.quantile(of)
 	figures := []figure{of.figure(0.5, of.class+"1"), of.figure(high, of.class+"2")}
@@ -213,7 +213,7 @@ func (d *curves) tradeoff(f *family, of latency) *chart {
 	c.x.name = "output tokens per second"
 	p.y = latencyAxis(p.values())
 	c.panels = []panel{p}
-	c.tellByLevel(f)
+	tellByLevel(c, f)
 	return c
 }
 

@@ -30,8 +30,8 @@ type drawing struct {
 	height      float64
 }
 
-// inline is the chart as an element of the page.
-func (c *chart) inline() template.HTML {
+// Inline is the chart as an element of the page.
+func (c *chart) Inline() template.HTML {
 	return template.HTML(c.draw("")) //nolint:gosec // every text in it is escaped
 }
 

@@ -15,9 +15,6 @@ const (
 	nbsp    = "\u00a0" // keeps a number and its unit on one line
 )
 
-// finite reports whether a figure can be drawn and written.
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
 // digits writes n significant digits, whole numbers in full: 0.352, 19.8, 872, 12345.
 func digits(v float64, n int) string {
 	if v == 0 {
@@ -26,25 +23,6 @@ func digits(v float64, n int) string {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'e', n-1, 64), 64) // 0.9999 has a digit more than 1.00
 	after := n - 1 - int(math.Floor(math.Log10(math.Abs(rounded))))
 	return strconv.FormatFloat(v, 'f', min(max(after, 0), 9), 64)
-}
-
-// unit is a scale of a quantity: from which value on it is used, and what it is divided by.
-type unit struct {
-	from, size float64
-	name       string
-}
-
-func timeUnits() []unit {
-	return []unit{{0.9995, 1, "s"}, {0.9995e-3, 1e-3, "ms"}, {0, 1e-6, "µs"}}
-}
-
-func unitOf(v float64, units []unit) unit {
-	for _, u := range units {
-		if math.Abs(v) >= u.from {
-			return u
-		}
-	}
-	return units[len(units)-1]
 }
 
 // formatSeconds writes a latency with three significant digits: 352 µs, 19.8 ms, 872 ms, 2.18 s.
@@ -60,32 +38,9 @@ func formatTime(v float64, n int) string {
 	case v == 0:
 		return "0" + nbsp + "s"
 	}
-	u := unitOf(v, timeUnits())
-	return digits(v/u.size, n) + nbsp + u.name
+	unit, name := timeUnit(v)
+	return digits(v/unit, n) + nbsp + name
 }
-
-// tickSeconds writes a round latency as short as it goes: 500 µs, 50 ms, 1.5 s.
-func tickSeconds(v float64) string {
-	if v == 0 {
-		return "0"
-	}
-	u := unitOf(v, timeUnits())
-	return short(v/u.size) + nbsp + u.name
-}
-
-// short writes a round number without zeros after its last digit.
-func short(v float64) string {
-	if v == math.Trunc(v) && math.Abs(v) < 1e12 {
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(v, 'g', 6, 64)
-}
-
-// tickClock writes a time since the start of a level: 30 s.
-func tickClock(v float64) string { return short(v) + nbsp + "s" }
-
-// tickMinutes does the same for a long level: 5 min.
-func tickMinutes(v float64) string { return short(v/60) + nbsp + "min" }
 
 // formatRate writes a rate or a mean with three significant digits.
 func formatRate(v float64) string { return orUnknown(v, 3) }

@@ -215,12 +215,3 @@ func alerts(run *sweep.Run) []string {
 	}
 	return all
 }
-
-// View is a chart as the template needs it.
-func (c *chart) View() chartView { return chartView{c.inline(), c.note, c.table} }
-
-type chartView struct {
-	SVG   template.HTML
-	Note  string
-	Table table
-}

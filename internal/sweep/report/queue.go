@@ -79,7 +79,7 @@ func (l *level) queueChart(name string, end float64, count, rate axis) *chart {
 		c.marks = []mark{{class: "sent", x: sent}}
 		c.shades = []shade{{name: "sending ends, then drains for " + formatSeconds(max(ended-sent, 0)), from: sent, to: ended}}
 	}
-	c.tellTime(l, end)
+	tellTime(c, l, end)
 	return c
 }
 
@@ -128,13 +128,13 @@ func (l *level) arrivals(end float64) []bar {
 }
 
 // tellTime gives the chart its tooltips and its table: the mean of each stretch of time.
-func (c *chart) tellTime(l *level, end float64) {
-	c.table.Head = []string{"time", "running (mean)", "waiting (mean)", "waiting (most)", "sent per second"}
+func tellTime(c *chart, l *level, end float64) {
+	c.Table.Head = []string{"time", "running (mean)", "waiting (mean)", "waiting (most)", "sent per second"}
 	for _, r := range l.stretches(min(end, l.over()), maxColumns) {
-		c.hits = append(c.hits, hit{x: (r.from + r.to) / 2, from: r.from, to: r.to, text: r.row.tooltip(c.table.Head)})
+		c.hits = append(c.hits, hit{x: (r.from + r.to) / 2, from: r.from, to: r.to, text: r.row.tooltip(c.Table.Head)})
 	}
 	for _, r := range l.stretches(min(end, l.over()), maxRows) {
-		c.table.Rows = append(c.table.Rows, r.row)
+		c.Table.Rows = append(c.Table.Rows, r.row)
 	}
 }
 

@@ -67,12 +67,12 @@ func (l *level) stripChart(name string, most int) *chart {
 	c.x = timeAxis(begin, max(fmax(end, 0), begin+1e-3))
 	c.x.name = "time since the first request of the level"
 	c.panels = []panel{p}
-	c.note = "A failed request is drawn as high as it took to fail."
+	c.Note = "A failed request is drawn as high as it took to fail."
 	if len(bad.at) == 0 {
-		c.note = ""
+		c.Note = ""
 	}
 	if every > 1 {
-		c.note += fmt.Sprintf(" Of every %d requests the fastest and the slowest are drawn.", every)
+		c.Note += fmt.Sprintf(" Of every %d requests the fastest and the slowest are drawn.", every)
 	}
 	if sent := l.sent(); finite(sent) && l.Cut == "" {
 		c.marks = []mark{{name: "last one sent", class: "sent", x: sent}}
@@ -80,7 +80,7 @@ func (l *level) stripChart(name string, most int) *chart {
 	if l.Cut != "" {
 		c.marks = []mark{{name: "cut: " + clean(l.Cut), class: "cut", x: fmax(end, 0)}}
 	}
-	c.tellRequests(l, end)
+	tellRequests(c, l, end)
 	return c
 }
 
@@ -116,8 +116,8 @@ func thin(all [][2]float64, limit int) (kept [][2]float64, every int) {
 }
 
 // tellRequests gives the strip its tooltips and its table: a row for each tenth of the level.
-func (c *chart) tellRequests(l *level, end float64) {
-	c.table.Head = []string{"started", "requests", "failed", "TTFT p50", "TTFT p95", "longest TTFT"}
+func tellRequests(c *chart, l *level, end float64) {
+	c.Table.Head = []string{"started", "requests", "failed", "TTFT p50", "TTFT p95", "longest TTFT"}
 	if !finite(end) || end <= 0 {
 		return
 	}
@@ -150,8 +150,8 @@ func (c *chart) tellRequests(l *level, end float64) {
 			{Value: exactSeconds(rank(p.ttft, 0.95))},
 			{Value: exactSeconds(rank(p.ttft, 1))},
 		}}
-		c.table.Rows = append(c.table.Rows, r)
-		c.hits = append(c.hits, hit{x: (from + to) / 2, from: from, to: to, text: r.tooltip(c.table.Head)})
+		c.Table.Rows = append(c.Table.Rows, r)
+		c.hits = append(c.hits, hit{x: (from + to) / 2, from: from, to: to, text: r.tooltip(c.Table.Head)})
 	}
 }
 

@@ -3,15 +3,14 @@ package report
 import (
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/llm-prober/llm_prober/internal/sweep"
 )
 
-// tell gives a chart of figures against what varies its table and its tooltips: a row for each level of the only
+// tellByValue gives a chart of figures against what varies its table and its tooltips: a row for each level of the only
 // curve, or for each value that several curves have.
-func (c *chart) tell(f *family, lines []line) {
-	c.table.Head = append([]string{f.axis}, heads(lines, c.title)...)
+func tellByValue(c *chart, f *family, lines []line) {
+	c.Table.Head = append([]string{f.axis}, heads(lines, c.title)...)
 	for _, x := range c.x.ticks {
 		for n := 0; ; n++ { // a level may have been measured several times
 			r, any := row{Name: f.nameAt(x)}, false
@@ -24,18 +23,18 @@ func (c *chart) tell(f *family, lines []line) {
 			if !any {
 				break
 			}
-			c.table.Rows = append(c.table.Rows, r)
+			c.Table.Rows = append(c.Table.Rows, r)
 			if n == 0 {
-				c.hits = append(c.hits, hit{x: x, from: math.NaN(), to: math.NaN(), text: r.tooltip(c.table.Head), doubted: r.Doubted})
+				c.hits = append(c.hits, hit{x: x, from: math.NaN(), to: math.NaN(), text: r.tooltip(c.Table.Head), doubted: r.Doubted})
 			}
 		}
 	}
 }
 
 // tellByLevel does the same for latency against throughput: a row for each level.
-func (c *chart) tellByLevel(f *family) {
+func tellByLevel(c *chart, f *family) {
 	lines := c.panels[0].lines
-	c.table.Head = append([]string{f.axis, "output tokens per second"}, heads(lines, c.title)...)
+	c.Table.Head = append([]string{f.axis, "output tokens per second"}, heads(lines, c.title)...)
 	for i, cu := range f.curves {
 		for j, level := range cu.levels {
 			r := row{Name: f.name(level.Level), Doubted: len(level.Doubts) > 0}
@@ -44,9 +43,9 @@ func (c *chart) tellByLevel(f *family) {
 				own := len(f.curves) == 1 || at%len(f.curves) == i
 				r.Cells = append(r.Cells, lines[at].cell(lines[at].points[min(j, len(lines[at].points)-1)], own))
 			}
-			c.table.Rows = append(c.table.Rows, r)
+			c.Table.Rows = append(c.Table.Rows, r)
 			if x := float64(level.OutputRate.Value); finite(x) {
-				c.hits = append(c.hits, hit{x: x, from: math.NaN(), to: math.NaN(), text: r.tooltip(c.table.Head)})
+				c.hits = append(c.hits, hit{x: x, from: math.NaN(), to: math.NaN(), text: r.tooltip(c.Table.Head)})
 			}
 		}
 	}
@@ -110,23 +109,4 @@ func newCell(e sweep.Estimate, format func(float64) string) cell {
 		c.Interval = interval(e, format)
 	}
 	return c
-}
-
-// tooltip writes a row, a line for each cell.
-func (r *row) tooltip(head []string) string {
-	var b strings.Builder
-	b.WriteString(r.Name)
-	if r.Doubted {
-		b.WriteString("  ⚠ not to be trusted")
-	}
-	for i, c := range r.Cells {
-		if c.Value == "" || i+1 >= len(head) {
-			continue
-		}
-		b.WriteString("\n" + head[i+1] + ": " + c.Value)
-		if c.Interval != "" {
-			b.WriteString("  (" + c.Interval + ")")
-		}
-	}
-	return b.String()
 }

@@ -89,6 +89,9 @@ type Stop struct {
 // Error implements error.
 func (s *Stop) Error() string { return s.Why + ": " + s.Err.Error() }
 
+// Unwrap returns the cause.
+func (s *Stop) Unwrap() error { return s.Err }
+
 // cutBy says why a context has ended; empty: it has not.
 func cutBy(ctx context.Context) string {
 	cause := context.Cause(ctx)

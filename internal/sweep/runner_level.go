@@ -84,9 +84,6 @@ func (l *level) enter(phase Phase) { l.keep.entered(l.index, phase, l.clock.at(t
 // lost is errLost once the server is lost.
 func (l *level) lost() error { return l.contact.err() }
 
-// Unwrap returns the cause.
-func (s *Stop) Unwrap() error { return s.Err }
-
 // warmUp sends the requests that measure nothing, as many at once as the level has in flight, and returns the last
 // failure if none has succeeded.
 func (l *level) warmUp(ctx context.Context) (failed *prober.Result) {

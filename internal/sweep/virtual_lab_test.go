@@ -13,8 +13,8 @@ import (
 
 // A run on the simulated server, through HTTP, and one on virtual time must show the same.
 func TestSimulationIsWhatWouldBeMeasured(t *testing.T) {
-	model := vllmsim.DemoModel()
-	model.KVTokens, model.Window = 1<<17, 700*time.Microsecond // no multiple of the time between the first requests
+	engine := vllmsim.DemoModel()
+	engine.KVTokens, engine.Window = 1<<17, 700*time.Microsecond // no multiple of the time between the first requests
 	p := plan(
 		sweep.Level{Concurrency: 1, PromptTokens: 64, OutputTokens: 32, Requests: 10},
 		sweep.Level{Concurrency: 12, PromptTokens: 256, OutputTokens: 32, Requests: 150},
@@ -25,10 +25,10 @@ func TestSimulationIsWhatWouldBeMeasured(t *testing.T) {
 	p.Warmup, p.Timeout = 3, 20*time.Second
 	var measured sweep.Summary
 	synctest.Test(t, func(t *testing.T) {
-		run, _ := newLab(t, vllmsim.Config{Engine: model, DisablePrefixCache: true}).measure(t, t.Context(), p)
+		run, _ := newLab(t, vllmsim.Config{Engine: engine, DisablePrefixCache: true}).measure(t, t.Context(), p)
 		measured = sweep.Summarize(run)
 	})
-	run, err := sweep.Simulate(t.Context(), p, sweep.Virtual{Model: model}, nil)
+	run, err := sweep.Simulate(t.Context(), p, sweep.Virtual{Model: engine}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,9 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/experiment/model"
 )
 
 // fit is the command simulate fit.
@@ -28,26 +30,26 @@ func fitCommand(simulateCmd *kingpin.CmdClause) (string, command) {
 }
 
 func (f *fit) run(_ context.Context, stdout, stderr io.Writer) int {
-	run, err := sweep.Read(f.dir)
+	run, err := experiment.Read(f.dir)
 	if err != nil {
 		tell(stderr, "%v", err)
 		return exitUsage
 	}
 	tellLeft(stderr, f.dir, run.Left)
-	found, err := sweep.FitModel(run)
+	found, err := model.FitModel(run, analyze.Summarize)
 	if err != nil {
 		tell(stderr, "fitting a model to %s: %v", f.dir, err)
 		return exitFailed
 	}
-	predictions, err := found.Predict(run)
+	predictions, err := found.Predict(run, analyze.Summarize)
 	if err != nil {
 		tell(stderr, "predicting %s: %v", f.dir, err)
 		return exitFailed
 	}
 	if f.asJSON {
 		return printJSON(stdout, stderr, struct {
-			*sweep.Fit
-			Predictions []sweep.Prediction `json:"predictions"`
+			*model.Fit
+			Predictions []model.Prediction `json:"predictions"`
 		}{found, predictions})
 	}
 	printParameters(stdout, found)
@@ -69,7 +71,7 @@ func printJSON(stdout, stderr io.Writer, v any) int {
 	return exitOK
 }
 
-func printParameters(w io.Writer, f *sweep.Fit) {
+func printParameters(w io.Writer, f *model.Fit) {
 	fmt.Fprintf(w, "%d engine steps were told apart, and %d of them serve the fit; a step takes %s in the mean, and the model is off by %s.\n\n",
 		f.Steps, f.Used, withUnit(f.Step, "s"), withUnit(f.Residual, "s"))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -123,12 +125,12 @@ func significant(seconds float64) string {
 	return d.String()
 }
 
-func printPredictions(w io.Writer, all []sweep.Prediction) {
+func printPredictions(w io.Writer, all []model.Prediction) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "level, measured and predicted\tTTFT p50\tTTFT p95\tITL p50\tITL p95\toutput tok/s")
 	for _, p := range all {
 		cells := []string{p.Level.String()}
-		for _, pair := range []sweep.Pair{p.TTFT50, p.TTFT95, p.ITL50, p.ITL95} {
+		for _, pair := range []model.Pair{p.TTFT50, p.TTFT95, p.ITL50, p.ITL95} {
 			cells = append(cells, beside(pair, func(v float64) string { return withUnit(v, "s") }))
 		}
 		cells = append(cells, beside(p.Rate, threeDigits))
@@ -139,7 +141,7 @@ func printPredictions(w io.Writer, all []sweep.Prediction) {
 }
 
 // beside writes a measured figure, a predicted one, and how far off that is.
-func beside(p sweep.Pair, write func(float64) string) string {
+func beside(p model.Pair, write func(float64) string) string {
 	if !p.Measured.Known() || !p.Predicted.Known() {
 		return "?"
 	}
@@ -147,7 +149,7 @@ func beside(p sweep.Pair, write func(float64) string) string {
 }
 
 // asFlags are the flags of simulate that make it use the fitted model.
-func asFlags(f *sweep.Fit) []string {
+func asFlags(f *model.Fit) []string {
 	m := f.Model
 	flags := []string{
 		fmt.Sprintf("--running-cap=%d", m.RunningCap), fmt.Sprintf("--token-budget=%d", m.TokenBudget), fmt.Sprintf("--kv-tokens=%d", m.KVTokens),

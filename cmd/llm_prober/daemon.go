@@ -179,7 +179,7 @@ func (d *daemon) prepare(cfg *config.Config, t config.Target) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.relay, err = relay.NewRelay(reads)
+	u.relay, err = relay.New(reads)
 	return u, err
 }
 

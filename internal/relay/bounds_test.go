@@ -19,8 +19,8 @@ import (
 )
 
 // stepsPerByte bounds the work on a page, whatever is on it. The dearest is a label that is compared with all before
-// it in its line: five bytes and up to pageMaxLabels comparisons.
-const stepsPerByte = 1 + pageMaxLabels/5
+// it in its line: five bytes and up to maxLabels comparisons.
+const stepsPerByte = 1 + maxLabels/5
 
 // hostilePages are pages of about n bytes, each of a way to make the reading of them dear.
 func hostilePages(n int) map[string]string {
@@ -35,7 +35,7 @@ func hostilePages(n int) map[string]string {
 	text := func(s string) func(int) string { return func(int) string { return s } }
 	return map[string]string{
 		"labels in one line":                  fill("vllm:num_requests_running{", func(i int) string { return fmt.Sprintf(`l%d="",`, i) }, "} 1\n"),
-		"lines of as many labels as are read": fill("", text("a{"+manyLabels(pageMaxLabels)+"} 1\n"), ""),
+		"lines of as many labels as are read": fill("", text("a{"+manyLabels(maxLabels)+"} 1\n"), ""),
 		"one series by a label of no interest": fill("", func(i int) string {
 			return fmt.Sprintf("vllm:num_requests_running{model_name=\"m\",x=\"%d\"} 1\n", i)
 		}, ""),
@@ -59,7 +59,7 @@ func hostilePages(n int) map[string]string {
 		"digits in stamps": fill("a 1 ", text("9"), "\n"),
 		"no line feed":     fill("", text("x"), ""),
 		"braces":           fill("", text("{"), "\n"),
-		"exemplars":        fill("", text("a 1 # {"+manyLabels(pageMaxLabels)+"} 1\n"), "# EOF\n"),
+		"exemplars":        fill("", text("a 1 # {"+manyLabels(maxLabels)+"} 1\n"), "# EOF\n"),
 	}
 }
 
@@ -72,15 +72,15 @@ func manyLabels(n int) string {
 }
 
 // The work on a page is at most a multiple of its size.
-func TestRelayPageWorkIsLinear(t *testing.T) {
+func TestPageWorkIsLinear(t *testing.T) {
 	for _, size := range []int{50_000, 400_000} {
 		for name, text := range hostilePages(size) {
-			page := newRelayPage(engineByName(EngineVLLM))
+			page := newPageReader(engineByName(EngineVLLM))
 			_, err := page.read([]byte(text), "", "m", nil)
 			if steps := page.scanner.steps; steps > stepsPerByte*len(text) || steps < len(text) {
 				t.Errorf("%s: %d steps for %d bytes (%v)", name, steps, len(text), err)
 			}
-			if kept := len(page.texts) + len(page.aliases[relayRunning][0].series); kept > 6*relayMaxSeries {
+			if kept := len(page.texts) + len(page.aliases[familyRunning][0].series); kept > 6*maxSeries {
 				t.Errorf("%s: %d series and texts are kept", name, kept)
 			}
 		}
@@ -88,7 +88,7 @@ func TestRelayPageWorkIsLinear(t *testing.T) {
 }
 
 // What a hostile page comes to.
-func TestRelayPageBounds(t *testing.T) {
+func TestPageBounds(t *testing.T) {
 	pages := hostilePages(1_000_000)
 	sum := strings.Count(pages["one series by a label of no interest"], "\n")
 	tests := []struct {
@@ -96,24 +96,24 @@ func TestRelayPageBounds(t *testing.T) {
 		want string // running/dropped, or the error
 	}{
 		{pages["labels in one line"], "the page is out of bounds: line 1: it has more labels than are read"},
-		{"a{" + manyLabels(pageMaxLabels+1) + "} 1\n", "the page is out of bounds: line 1: it has more labels than are read"},
-		{"vllm:num_requests_running{" + manyLabels(pageMaxLabels) + "} 1\n", "1/0"},
-		{strings.Repeat("a 1\n", pageMaxSamples), "/0"},
-		{strings.Repeat("a 1\n", pageMaxSamples+1), "the page is out of bounds: line 250001: more samples than are read"},
+		{"a{" + manyLabels(maxLabels+1) + "} 1\n", "the page is out of bounds: line 1: it has more labels than are read"},
+		{"vllm:num_requests_running{" + manyLabels(maxLabels) + "} 1\n", "1/0"},
+		{strings.Repeat("a 1\n", maxSamples), "/0"},
+		{strings.Repeat("a 1\n", maxSamples+1), "the page is out of bounds: line 250001: more samples than are read"},
 		{pages["one series by a label of no interest"], fmt.Sprintf("%d/0", sum)},
 		{pages["the same sample"], fmt.Sprintf("1/%d", strings.Count(pages["the same sample"], "\n")-1)},
-		{pages["series"], fmt.Sprintf("/%d", strings.Count(pages["series"], "\n")-relayMaxSeries)},
+		{pages["series"], fmt.Sprintf("/%d", strings.Count(pages["series"], "\n")-maxSeries)},
 		{pages["help"], "/0"},
 		{pages["one label value"], "1/1"},
 		{pages["no line feed"], "line 1: the page is cut off in this line"},
 	}
 	for _, tt := range tests {
-		reading, err := newRelayPage(engineByName(EngineVLLM)).read([]byte(tt.page), "", "m", nil)
+		reading, err := newPageReader(engineByName(EngineVLLM)).read([]byte(tt.page), "", "m", nil)
 		got := ""
 		if err != nil {
 			got = err.Error()
 		} else {
-			if running, known := reading.total(relayRunning); known {
+			if running, known := reading.total(familyRunning); known {
 				got = fmt.Sprint(running)
 			}
 			got += fmt.Sprint("/", reading.dropped)
@@ -125,10 +125,10 @@ func TestRelayPageBounds(t *testing.T) {
 }
 
 // Reading a page ends with its deadline, also in the middle.
-func TestRelayPageEndsWithItsDeadline(t *testing.T) {
+func TestPageEndsWithItsDeadline(t *testing.T) {
 	gone := errors.New("gone")
-	page := newRelayPage(engineByName(EngineVLLM))
-	text := []byte(strings.Repeat("a 1\n", pageStride))
+	page := newPageReader(engineByName(EngineVLLM))
+	text := []byte(strings.Repeat("a 1\n", strideBytes))
 	calls := 0
 	if _, err := page.read(text, "", "m", func() error { calls++; return nil }); err != nil || calls != 3 {
 		t.Errorf("%d pauses in a page of four strides: %v", calls, err)
@@ -150,7 +150,7 @@ func zipped(parts ...string) string {
 
 // Servers that would take a core: each is a failure with its reason, told once, and they are asked less often the
 // more their pages cost. /health says what it says all the while.
-func TestRelayHostilePages(t *testing.T) {
+func TestHostilePages(t *testing.T) {
 	gzipped := func(body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
@@ -216,14 +216,14 @@ func TestRelayHostilePages(t *testing.T) {
 		reason string
 		most   int64 // requests in 12 s
 	}{
-		{"labels in one line", relayText(pages["labels in one line"]), "too_large", 12},
-		{"samples", relayText(strings.Repeat("a 1\n", pageMaxSamples+1)), "too_large", 12},
+		{"labels in one line", text(pages["labels in one line"]), "too_large", 12},
+		{"samples", text(strings.Repeat("a 1\n", maxSamples+1)), "too_large", 12},
 		{"endless page", endless(strings.Repeat("#", 1<<20)+"\n", 0), "too_large", 7},
 		{"endless line", endless(strings.Repeat("x", 1<<20), 0), "too_large", 7},
 		{"endless page, a byte a second", endless("#", time.Second), "timeout", 4},
-		{"no line feed", relayText(pages["no line feed"]), "parse", 12},
-		{"bomb", gzipped(zipped(strings.Repeat("#\n", relayMaxPage))), "too_large", 12},
-		{"packed and too large", gzipped(strings.Repeat("x", relayMaxPacked+1)), "too_large", 12},
+		{"no line feed", text(pages["no line feed"]), "parse", 12},
+		{"bomb", gzipped(zipped(strings.Repeat("#\n", maxPage))), "too_large", 12},
+		{"packed and too large", gzipped(strings.Repeat("x", maxPacked+1)), "too_large", 12},
 		{"50,000 empty members", gzipped(strings.Repeat(zipped(""), 50_000) + "x"), "parse", 12},
 		{"headers", header, "too_large", 12},
 		{"another protocol", upgrade, "http_status", 12},
@@ -233,7 +233,7 @@ func TestRelayHostilePages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64
-				w := relayStart(t, relayVLLM(func(rw http.ResponseWriter, req *http.Request) {
+				w := start(t, vllm(func(rw http.ResponseWriter, req *http.Request) {
 					asked.Add(1)
 					tt.page(rw, req)
 				}), nil)
@@ -255,7 +255,7 @@ func TestRelayHostilePages(t *testing.T) {
 }
 
 // The relay rests twenty times as long as its work took.
-func TestRelayRest(t *testing.T) {
+func TestRest(t *testing.T) {
 	tests := []struct {
 		work  time.Duration
 		bytes int64
@@ -268,17 +268,17 @@ func TestRelayRest(t *testing.T) {
 		{time.Second, 16_000_000, 21600 * time.Millisecond},
 	}
 	for _, tt := range tests {
-		if got := relayRest(tt.work, tt.bytes); got != tt.want {
+		if got := restAfter(tt.work, tt.bytes); got != tt.want {
 			t.Errorf("after %v and %d bytes: %v, want %v", tt.work, tt.bytes, got, tt.want)
 		}
 	}
 }
 
 // A page that is large but good is shown until the next, though that comes late.
-func TestRelayLargePageIsShownThroughout(t *testing.T) {
+func TestLargePageIsShownThroughout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		page := relayRunningPage + "# " + strings.Repeat("x", 12<<20) + "\n"
-		w := relayStart(t, relayVLLM(relayText(page)), func(cfg *RelayConfig) { cfg.Interval = 200 * time.Millisecond })
+		page := runningPage + "# " + strings.Repeat("x", 12<<20) + "\n"
+		w := start(t, vllm(text(page)), func(cfg *Config) { cfg.Interval = 200 * time.Millisecond })
 		w.pass(5)
 		for range 30 {
 			w.pass(1)
@@ -291,20 +291,20 @@ func TestRelayLargePageIsShownThroughout(t *testing.T) {
 }
 
 // A request ends with its context while the work on its answer goes on.
-func TestRelayPacerEndsWithItsContext(t *testing.T) {
+func TestPacerEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	pacer := &relayPacer{ctx: ctx}
+	pacer := &pacer{ctx: ctx}
 	if err := pacer.pause(); err != nil {
 		t.Error(err)
 	}
 	cancel()
-	if _, err := relayUnpack([]byte(zipped(strings.Repeat("x", 2*pageStride))), relayAsk{limit: relayMaxPage, pacer: pacer}); !errors.Is(err, context.Canceled) {
+	if _, err := unpack([]byte(zipped(strings.Repeat("x", 2*strideBytes))), question{limit: maxPage, pacer: pacer}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
 
 // Numbers that no server can mean are no samples: the series goes, never a part of its sum, and it is counted.
-func TestRelayImplausibleNumbers(t *testing.T) {
+func TestImplausibleNumbers(t *testing.T) {
 	tests := []struct {
 		name, page string
 		want       map[string]string
@@ -338,28 +338,28 @@ func TestRelayImplausibleNumbers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := newRelayPage(engineByName(EngineVLLM)).read([]byte(tt.page+"\n"), "", "asked", nil)
+			got, err := newPageReader(engineByName(EngineVLLM)).read([]byte(tt.page+"\n"), "", "asked", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, engineFlat(got)); diff != "" {
+			if diff := cmp.Diff(tt.want, flat(got)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
-	got, err := newRelayPage(engineByName(EngineSGLang)).read([]byte("sglang:page_size NaN\nsglang:max_total_num_tokens 1e308\n"), "", "asked", nil)
+	got, err := newPageReader(engineByName(EngineSGLang)).read([]byte("sglang:page_size NaN\nsglang:max_total_num_tokens 1e308\n"), "", "asked", nil)
 	if err != nil || len(got.info) != 0 || got.dropped != 2 {
 		t.Errorf("infos of numbers that cannot be: %+v %v", got, err)
 	}
 }
 
 // One wrong number among good ones leaves what was summed so far as it was, and is no restart.
-func TestRelaySumsStayFinite(t *testing.T) {
+func TestSumsStayFinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := func(waiting, tokens string) http.HandlerFunc {
-			return relayText(fmt.Sprintf("vllm:num_requests_waiting{model_name=\"m\"} %s\nvllm:prompt_tokens_total{model_name=\"m\"} %s\n", waiting, tokens))
+			return text(fmt.Sprintf("vllm:num_requests_waiting{model_name=\"m\"} %s\nvllm:prompt_tokens_total{model_name=\"m\"} %s\n", waiting, tokens))
 		}
-		w := relayStart(t, relayVLLM(relayTurns(page("4", "10"), page("NaN", "NaN"), page("-1e308", "-1"), page("1e308", "1e308"), page("3", "20"))), nil)
+		w := start(t, vllm(turns(page("4", "10"), page("NaN", "NaN"), page("-1e308", "-1"), page("1e308", "1e308"), page("3", "20"))), nil)
 		w.pass(1)
 		w.has(map[string]string{"up": "1", "requests_waiting{0,m}": "4", "prompt_tokens_total{0,m}": "10", "requests_waiting_sampled": "4/1", "dropped_samples_total": "0"})
 		for _, dropped := range []string{"2", "4", "6"} {
@@ -378,10 +378,10 @@ func TestRelaySumsStayFinite(t *testing.T) {
 }
 
 // A server that was started in the future was not: by more than clocks differ.
-func TestRelayStartInTheFuture(t *testing.T) {
+func TestStartInTheFuture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := int(time.Now().Unix())
-		w := relayStart(t, relayVLLM(relayTurns(relayStarted(now+3600, 1), relayStarted(now+2*86400, 2))), nil)
+		w := start(t, vllm(turns(startedAt(now+3600, 1), startedAt(now+2*86400, 2))), nil)
 		w.pass(1)
 		w.has(map[string]string{"start_time_seconds": fmt.Sprint(float64(now + 3600)), "dropped_samples_total": "0"})
 		w.pass(5)
@@ -392,8 +392,8 @@ func TestRelayStartInTheFuture(t *testing.T) {
 	})
 }
 
-// FuzzRelayPage reads whole pages of every engine: the work on them is bounded, and what they come to is plausible.
-func FuzzRelayPage(f *testing.F) {
+// FuzzPage reads whole pages of every engine: the work on them is bounded, and what they come to is plausible.
+func FuzzPage(f *testing.F) {
 	for _, page := range hostilePages(2000) {
 		f.Add([]byte(page))
 	}
@@ -407,7 +407,7 @@ func FuzzRelayPage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, table := range append(engineTables(), &engineTable{}) {
-			page := newRelayPage(table)
+			page := newPageReader(table)
 			reading, err := page.read(text, "", "m", nil)
 			if steps := page.scanner.steps; steps > stepsPerByte*len(text) {
 				t.Errorf("%s: %d steps for %d bytes", table.engine, steps, len(text))
@@ -415,13 +415,13 @@ func FuzzRelayPage(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			for family, series := range reading.families {
-				sum, _ := reading.total(relayFamily(family))
-				if len(series) > relayMaxSeries || math.IsNaN(sum) || math.IsInf(sum, 0) || sum < 0 {
-					t.Errorf("%s: %s: %d series, sum %v", table.engine, relayFamilyTable(relayFamily(family)).name, len(series), sum)
+			for f, series := range reading.families {
+				sum, _ := reading.total(family(f))
+				if len(series) > maxSeries || math.IsNaN(sum) || math.IsInf(sum, 0) || sum < 0 {
+					t.Errorf("%s: %s: %d series, sum %v", table.engine, family(f).spec().name, len(series), sum)
 				}
 				for _, s := range series {
-					relayConstMetric(newRelayMetrics(&Relay{}, nil).families[family], relayFamilyTable(relayFamily(family)).kind, s)
+					constMetric(newMetrics(&Relay{}, nil).families[f], family(f).spec().kind, s)
 				}
 			}
 		}

@@ -15,100 +15,100 @@ import (
 
 // Bounds on what one page may put on ours.
 const (
-	relayMaxSeries     = 64   // per family; a server with more engines than that is not known
-	relayMaxLabelValue = 1024 // bytes
-	relayKeepSeen      = 4096 // above it the memory of a page is not kept for the next
+	maxSeries     = 64   // per family; a server with more engines than that is not known
+	maxLabelValue = 1024 // bytes
+	keepSeen      = 4096 // above it the memory of a page is not kept for the next
 )
 
-// relayProcessStart is exposed by the Python and C++ client libraries, but not in Python's multi-process mode.
-const relayProcessStart = "process_start_time_seconds"
+// processStart is exposed by the Python and C++ client libraries, but not in Python's multi-process mode.
+const processStart = "process_start_time_seconds"
 
-// relaySeries is one relayed series: a value, or the sum and count of a summary.
-type relaySeries struct {
+// series is one relayed series: a value, or the sum and count of a summary.
+type series struct {
 	engine, model string
 	value, count  float64
 }
 
-// relayInfo is what a page says of one engine's configuration.
-type relayInfo struct {
+// engineInfo is what a page says of one engine's configuration.
+type engineInfo struct {
 	engine string
-	fields [relayInfoFields]string
+	fields [infoFields]string
 }
 
-// relayReading is what one page says, in our own terms. It does not change once it is made.
-type relayReading struct {
-	families [relayFamilies][]relaySeries
-	info     []relayInfo
+// reading is what one page says, in our own terms. It does not change once it is made.
+type reading struct {
+	families [families][]series
+	info     []engineInfo
 	start    float64 // process start, Unix seconds; NaN where the page has none
 	dropped  int     // samples and label values that were left out
-	drops    [relayDrops]bool
-	partial  [relayFamilies]bool // a sample of the family was left out: its sum is not known
-	any      bool                // the page has a sample of the engine's table
-	older    bool                // the page shows the KV cache usage under an older name
-	own      bool                // a sample has no labels, or one by which the engine tells its models or replicas apart
+	drops    [dropCauses]bool
+	partial  [families]bool // a sample of the family was left out: its sum is not known
+	any      bool           // the page has a sample of the engine's table
+	older    bool           // the page shows the KV cache usage under an older name
+	own      bool           // a sample has no labels, or one by which the engine tells its models or replicas apart
 }
 
-// relayDrop numbers the causes for which something of a page is left out.
-type relayDrop int
+// dropCause numbers the causes for which something of a page is left out.
+type dropCause int
 
 const (
-	relayDropRepeated relayDrop = iota
-	relayDropText
-	relayDropSeries
-	relayDropValue
-	relayDrops // how many there are
+	dropRepeated dropCause = iota
+	dropText
+	dropSeries
+	dropValue
+	dropCauses // how many there are
 )
 
 // String says what was left out.
-func (d relayDrop) String() string {
-	return [relayDrops]string{
-		relayDropRepeated: "repeated samples",
-		relayDropText:     "label values that are too long or not UTF-8",
-		relayDropSeries:   "more series of a metric than are relayed",
-		relayDropValue:    "values that cannot be",
+func (d dropCause) String() string {
+	return [dropCauses]string{
+		dropRepeated: "repeated samples",
+		dropText:     "label values that are too long or not UTF-8",
+		dropSeries:   "more series of a metric than are relayed",
+		dropValue:    "values that cannot be",
 	}[d]
 }
 
-func (r *relayReading) drop(cause relayDrop) {
+func (r *reading) drop(cause dropCause) {
 	r.dropped++
 	r.drops[cause] = true
 }
 
 // total sums a family over its series; unknown where it has none, or not all of them.
-func (r *relayReading) total(family relayFamily) (sum float64, known bool) {
-	for _, s := range r.families[family] {
+func (r *reading) total(f family) (sum float64, known bool) {
+	for _, s := range r.families[f] {
 		sum += s.value
 	}
-	return sum, len(r.families[family]) > 0 && !r.partial[family]
+	return sum, len(r.families[f]) > 0 && !r.partial[f]
 }
 
 // peak is the largest value of a family; unknown where it has no series.
-func (r *relayReading) peak(family relayFamily) (peak float64, known bool) {
-	for i, s := range r.families[family] {
+func (r *reading) peak(f family) (peak float64, known bool) {
+	for i, s := range r.families[f] {
 		if i == 0 || s.value > peak {
 			peak = s.value
 		}
 	}
-	return peak, len(r.families[family]) > 0
+	return peak, len(r.families[f]) > 0
 }
 
 // tokens is the sum of all token counters; NaN where the page has none, or where one was left out.
-func (r *relayReading) tokens() float64 {
-	prompt, hasPrompt := r.total(relayPromptTokens)
-	generation, hasGeneration := r.total(relayGenerationTokens)
-	if !hasPrompt && !hasGeneration || r.partial[relayPromptTokens] || r.partial[relayGenerationTokens] {
+func (r *reading) tokens() float64 {
+	prompt, hasPrompt := r.total(familyPromptTokens)
+	generation, hasGeneration := r.total(familyGenerationTokens)
+	if !hasPrompt && !hasGeneration || r.partial[familyPromptTokens] || r.partial[familyGenerationTokens] {
 		return math.NaN()
 	}
 	return prompt + generation
 }
 
 // launch is what the first engine says of its configuration; nil if it says nothing.
-func (r *relayReading) launch() map[string]string {
+func (r *reading) launch() map[string]string {
 	if len(r.info) == 0 {
 		return nil
 	}
 	shown := map[string]string{}
-	for f, name := range relayInfoNames() {
+	for f, name := range infoNames() {
 		if text := r.info[0].fields[f]; text != "" {
 			shown[name] = text
 		}
@@ -118,9 +118,9 @@ func (r *relayReading) launch() map[string]string {
 
 // moved reports whether a gauge or counter differs from the reading before. The summaries are left out: they
 // change only together with counters.
-func (r *relayReading) moved(before *relayReading) bool {
-	for f := range relayFamilies {
-		if relayFamilyTable(f).kind != relaySummary && !slices.Equal(r.families[f], before.families[f]) {
+func (r *reading) moved(before *reading) bool {
+	for f := range families {
+		if f.spec().kind != kindSummary && !slices.Equal(r.families[f], before.families[f]) {
 			return true
 		}
 	}
@@ -134,21 +134,21 @@ func (r *relayReading) moved(before *relayReading) bool {
 // What an older version of the engine does not have is not missing. Nor is anything on the page of a router, which shows
 // under the engine's names what it knows itself: its samples have labels, and none is one of the engine's
 // (production-stack: server, see src/vllm_router/services/metrics_service).
-func (r *relayReading) missing(table *engineTable) map[relayFamily]bool {
+func (r *reading) missing(table *engineTable) map[family]bool {
 	if r.any && !r.own && table.engineLabel != "" {
 		return nil
 	}
 	gauge, counted := false, false
 	for f, series := range r.families {
-		isGauge := relayFamilyTable(relayFamily(f)).kind.gauge()
+		isGauge := family(f).spec().kind.gauge()
 		for _, s := range series {
 			gauge = gauge || isGauge
 			counted = counted || !isGauge && s.value+s.count > 0
 		}
 	}
-	judged := map[relayFamily]bool{}
+	judged := map[family]bool{}
 	for _, source := range table.sources {
-		isGauge := relayFamilyTable(source.family).kind.gauge()
+		isGauge := source.family.spec().kind.gauge()
 		if source.optional || source.newer && r.older || r.any && !counted && !(isGauge && gauge) {
 			continue
 		}
@@ -157,77 +157,77 @@ func (r *relayReading) missing(table *engineTable) map[relayFamily]bool {
 	return judged
 }
 
-// relayUse is one use that is made of a sample: as part of a family, as info, or as the process start.
-type relayUse struct {
-	kind   relayUseKind
-	family relayFamily
+// use is one use that is made of a sample: as part of a family, as info, or as the process start.
+type use struct {
+	kind   useKind
+	family family
 	alias  int // which of the family's names, 0 the newest
 	info   engineInfoSource
 }
 
-type relayUseKind int
+type useKind int
 
 const (
-	relayUseValue relayUseKind = iota // also the sum of a summary
-	relayUseCount
-	relayUseInfo
-	relayUseStart
+	useValue useKind = iota // also the sum of a summary
+	useCount
+	useInfo
+	useStart
 )
 
-// relayPage turns pages of one engine into readings. It reuses its memory and is not safe for concurrent use.
-type relayPage struct {
+// pageReader turns pages of one engine into readings. It reuses its memory and is not safe for concurrent use.
+type pageReader struct {
 	table   *engineTable
-	uses    [][]relayUse
-	scanner pageScanner
+	uses    [][]use
+	scanner scanner
 	seed    maphash.Seed
 
 	seen    map[uint64]struct{} // identities of the wanted samples of the page that is being read
 	texts   map[string]string
 	shown   func(string) string // makes a text of the server fit to be shown
 	model   string              // model_name where the page has none
-	aliases [relayFamilies][]relayGather
-	current *relayReading
+	aliases [families][]gather
+	current *reading
 }
 
-// relayGather collects the series of a family under one of its names.
-type relayGather struct{ series []relayGathered }
+// gather collects the series of a family under one of its names.
+type gather struct{ series []gathered }
 
-type relayGathered struct {
-	relaySeries
+type gathered struct {
+	series
 	rank               int
 	hasValue, hasCount bool
 	spoiled            bool // a sample of it was left out
 }
 
-func newRelayPage(table *engineTable) *relayPage {
-	p := &relayPage{table: table, seed: maphash.MakeSeed(), texts: map[string]string{}, shown: relayLabelText, scanner: pageScanner{want: map[string]int{}}}
-	p.use(relayProcessStart, relayUse{kind: relayUseStart})
+func newPageReader(table *engineTable) *pageReader {
+	p := &pageReader{table: table, seed: maphash.MakeSeed(), texts: map[string]string{}, shown: labelText, scanner: scanner{want: map[string]int{}}}
+	p.use(processStart, use{kind: useStart})
 	for _, source := range table.sources {
-		p.aliases[source.family] = make([]relayGather, len(source.names))
+		p.aliases[source.family] = make([]gather, len(source.names))
 		for alias, name := range source.names {
-			p.useSource(name, relayUse{family: source.family, alias: alias})
+			p.useSource(name, use{family: source.family, alias: alias})
 		}
 		if source.plus != "" {
-			p.useSource(source.plus, relayUse{family: source.family})
+			p.useSource(source.plus, use{family: source.family})
 		}
 	}
 	for _, info := range table.info {
-		p.use(info.name, relayUse{kind: relayUseInfo, info: info})
+		p.use(info.name, use{kind: useInfo, info: info})
 	}
 	return p
 }
 
-func (p *relayPage) useSource(name string, u relayUse) {
-	if relayFamilyTable(u.family).kind != relaySummary {
+func (p *pageReader) useSource(name string, u use) {
+	if u.family.spec().kind != kindSummary {
 		p.use(name, u)
 		return
 	}
 	p.use(name+"_sum", u)
-	u.kind = relayUseCount
+	u.kind = useCount
 	p.use(name+"_count", u)
 }
 
-func (p *relayPage) use(name string, u relayUse) {
+func (p *pageReader) use(name string, u use) {
 	i, known := p.scanner.want[name]
 	if !known {
 		i = len(p.uses)
@@ -238,10 +238,10 @@ func (p *relayPage) use(name string, u relayUse) {
 }
 
 // read makes a reading of a page. model becomes the label model_name where the page has none. pause, unless nil, is
-// called after every pageStride bytes; its error ends the reading.
-func (p *relayPage) read(page []byte, contentType, model string, pause func() error) (*relayReading, error) {
-	p.current, p.model, p.scanner.pause = &relayReading{start: math.NaN()}, model, pause
-	if len(p.seen) > relayKeepSeen {
+// called after every strideBytes bytes; its error ends the reading.
+func (p *pageReader) read(page []byte, contentType, model string, pause func() error) (*reading, error) {
+	p.current, p.model, p.scanner.pause = &reading{start: math.NaN()}, model, pause
+	if len(p.seen) > keepSeen {
 		p.seen = nil
 	}
 	if p.seen == nil {
@@ -253,10 +253,10 @@ func (p *relayPage) read(page []byte, contentType, model string, pause func() er
 			aliases[i].series = aliases[i].series[:0]
 		}
 	}
-	if err := p.scanner.scan(page, relayIsOpenMetrics(contentType), p.visit); err != nil {
+	if err := p.scanner.scan(page, isOpenMetrics(contentType), p.visit); err != nil {
 		return nil, err
 	}
-	for f := range relayFamilies {
+	for f := range families {
 		p.choose(f)
 	}
 	return p.current, nil
@@ -264,21 +264,21 @@ func (p *relayPage) read(page []byte, contentType, model string, pause func() er
 
 // choose takes the series of the first of the family's names that the page has. A series of which a sample was left
 // out goes as a whole: what is left of its sum would read as a counter that fell.
-func (p *relayPage) choose(family relayFamily) {
-	for alias, a := range p.aliases[family] {
+func (p *pageReader) choose(f family) {
+	for alias, a := range p.aliases[f] {
 		if len(a.series) == 0 {
 			continue
 		}
-		chosen := make([]relaySeries, 0, len(a.series))
+		chosen := make([]series, 0, len(a.series))
 		for _, s := range a.series {
-			if s.usable(relayFamilyTable(family)) {
-				chosen = append(chosen, s.relaySeries)
+			if s.usable(f.spec()) {
+				chosen = append(chosen, s.series)
 			} else {
-				p.current.partial[family] = true
+				p.current.partial[f] = true
 			}
 		}
-		p.current.families[family] = chosen
-		if family == relayKVUsage {
+		p.current.families[f] = chosen
+		if f == familyKVUsage {
 			p.current.older = alias > 0
 		}
 		return
@@ -286,34 +286,34 @@ func (p *relayPage) choose(family relayFamily) {
 }
 
 // usable reports whether a series is whole and plausible. One half of a summary is none.
-func (s *relayGathered) usable(spec relayFamilySpec) bool {
-	whole := spec.kind != relaySummary || s.hasValue && s.hasCount
-	return whole && !s.spoiled && relayPlausible(s.value, spec.kind) && relayPlausible(s.count, relayCounter)
+func (s *gathered) usable(spec familySpec) bool {
+	whole := spec.kind != kindSummary || s.hasValue && s.hasCount
+	return whole && !s.spoiled && plausible(s.value, spec.kind) && plausible(s.count, kindCounter)
 }
 
-// relayMaxNumber bounds what a page counts: above it a float64 no longer tells one from the next.
-const relayMaxNumber = 1 << 53
+// maxNumber bounds what a page counts: above it a float64 no longer tells one from the next.
+const maxNumber = 1 << 53
 
-// relayPlausible reports whether a metric of this kind can have such a value: all that is relayed is finite and not
+// plausible reports whether a metric of this kind can have such a value: all that is relayed is finite and not
 // negative. It is the one door for numbers of a page.
-func relayPlausible(value float64, kind relayKind) bool {
-	if kind == relayRatio {
+func plausible(value float64, kind metricKind) bool {
+	if kind == kindRatio {
 		return value >= 0 && value <= 1
 	}
-	return value >= 0 && value <= relayMaxNumber
+	return value >= 0 && value <= maxNumber
 }
 
-func relayIsOpenMetrics(contentType string) bool {
+func isOpenMetrics(contentType string) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	return err == nil && mediaType == "application/openmetrics-text"
 }
 
 // visit is told of every wanted sample of the page. An exact repetition is left out.
-func (p *relayPage) visit(want int, labels []pageLabel, value float64) {
-	p.current.any = p.current.any || p.uses[want][0].kind != relayUseStart
+func (p *pageReader) visit(want int, labels []label, value float64) {
+	p.current.any = p.current.any || p.uses[want][0].kind != useStart
 	id := p.identity(want, labels)
 	if _, again := p.seen[id]; again {
-		p.current.drop(relayDropRepeated)
+		p.current.drop(dropRepeated)
 		return
 	}
 	p.seen[id] = struct{}{}
@@ -321,30 +321,30 @@ func (p *relayPage) visit(want int, labels []pageLabel, value float64) {
 	refused := false
 	for _, u := range p.uses[want] {
 		switch {
-		case !usable && u.kind <= relayUseCount:
+		case !usable && u.kind <= useCount:
 			p.current.partial[u.family] = true
 		case !usable:
-		case u.kind <= relayUseCount:
+		case u.kind <= useCount:
 			refused = p.addSample(u, labels, value) || refused
-		case u.kind == relayUseInfo && u.info.label != "": // its value says nothing
+		case u.kind == useInfo && u.info.label != "": // its value says nothing
 			p.addInfo(u.info, labels, value)
-		case !relayPlausible(value, relayGauge):
+		case !plausible(value, kindGauge):
 			refused = true
-		case u.kind == relayUseStart:
+		case u.kind == useStart:
 			p.current.start = value
 		default:
 			p.addInfo(u.info, labels, value)
 		}
 	}
 	if refused {
-		p.current.drop(relayDropValue)
+		p.current.drop(dropValue)
 	}
 }
 
 // usable leaves out label values that are too long or not UTF-8, and counts them. A sample that is told from its
 // siblings by such a label goes with it.
-func (p *relayPage) usable(labels []pageLabel) (kept []pageLabel, usable bool) {
-	bad := func(l pageLabel) bool { return len(l.value) > relayMaxLabelValue || !utf8.Valid(l.value) }
+func (p *pageReader) usable(labels []label) (kept []label, usable bool) {
+	bad := func(l label) bool { return len(l.value) > maxLabelValue || !utf8.Valid(l.value) }
 	if !slices.ContainsFunc(labels, bad) {
 		return labels, true
 	}
@@ -358,7 +358,7 @@ func (p *relayPage) usable(labels []pageLabel) (kept []pageLabel, usable bool) {
 		usable = usable && name != "model_name" && name != p.table.engineLabel && !slices.Contains(p.table.rankLabels, name)
 	}
 	for range len(labels) - len(kept) {
-		p.current.drop(relayDropText)
+		p.current.drop(dropText)
 	}
 	return kept, usable
 }
@@ -366,36 +366,36 @@ func (p *relayPage) usable(labels []pageLabel) (kept []pageLabel, usable bool) {
 // addSample puts a sample into its series and reports whether its value was refused. Replicas (several ranks) of an
 // engine count once. Other samples of a series differ in labels that we do not have, as those of the servers behind a
 // router or of the processes of a server: counts add up, of ratios the largest counts.
-func (p *relayPage) addSample(u relayUse, labels []pageLabel, value float64) (refused bool) {
-	if len(relayLabel(labels, p.table.breakdownLabel)) > 0 {
+func (p *pageReader) addSample(u use, labels []label, value float64) (refused bool) {
+	if len(labelValue(labels, p.table.breakdownLabel)) > 0 {
 		return false
 	}
 	rank := 0
 	for _, name := range p.table.rankLabels {
-		n, _ := strconv.Atoi(string(relayLabel(labels, name))) // absent: 0
+		n, _ := strconv.Atoi(string(labelValue(labels, name))) // absent: 0
 		rank = rank<<16 | n&0xFFFF
 	}
-	model, engine := relayLabel(labels, "model_name"), relayLabel(labels, p.table.engineLabel)
+	model, engine := labelValue(labels, "model_name"), labelValue(labels, p.table.engineLabel)
 	p.current.own = p.current.own || len(labels) == 0 || len(model)+len(engine) > 0
 	gather := &p.aliases[u.family][u.alias]
 	p.scanner.steps += len(gather.series)
 	s := gather.find(p.text(engine, "0"), p.text(model, p.model), rank)
 	if s == nil {
-		p.current.drop(relayDropSeries)
+		p.current.drop(dropSeries)
 		p.current.partial[u.family] = true
 		return false
 	}
 	if rank > s.rank {
 		return false
 	}
-	kind := relayFamilyTable(u.family).kind
+	kind := u.family.spec().kind
 	switch {
-	case u.kind == relayUseCount && relayPlausible(value, relayCounter):
+	case u.kind == useCount && plausible(value, kindCounter):
 		s.count, s.hasCount = s.count+value, true
-	case u.kind == relayUseCount || !relayPlausible(value, kind):
+	case u.kind == useCount || !plausible(value, kind):
 		s.spoiled = true
 		return true
-	case kind == relayRatio:
+	case kind == kindRatio:
 		s.value, s.hasValue = max(s.value, value), true
 	default:
 		s.value, s.hasValue = s.value+value, true
@@ -404,8 +404,8 @@ func (p *relayPage) addSample(u relayUse, labels []pageLabel, value float64) (re
 }
 
 // find returns the series to add to, made anew if there is none or only one of a higher rank; nil at the bound.
-func (g *relayGather) find(engine, model string, rank int) *relayGathered {
-	fresh := relayGathered{relaySeries: relaySeries{engine: engine, model: model}, rank: rank}
+func (g *gather) find(engine, model string, rank int) *gathered {
+	fresh := gathered{series: series{engine: engine, model: model}, rank: rank}
 	for i := range g.series {
 		s := &g.series[i]
 		if s.engine != engine || s.model != model {
@@ -416,7 +416,7 @@ func (g *relayGather) find(engine, model string, rank int) *relayGathered {
 		}
 		return s
 	}
-	if len(g.series) == relayMaxSeries {
+	if len(g.series) == maxSeries {
 		return nil
 	}
 	g.series = append(g.series, fresh)
@@ -424,7 +424,7 @@ func (g *relayGather) find(engine, model string, rank int) *relayGathered {
 }
 
 // identity tells samples apart by name and labels, in whatever order the labels are written.
-func (p *relayPage) identity(want int, labels []pageLabel) uint64 {
+func (p *pageReader) identity(want int, labels []label) uint64 {
 	id := uint64(want)
 	for _, l := range labels {
 		id += bits.RotateLeft64(maphash.Bytes(p.seed, l.name), 32) ^ maphash.Bytes(p.seed, l.value)
@@ -432,29 +432,29 @@ func (p *relayPage) identity(want int, labels []pageLabel) uint64 {
 	return id
 }
 
-func (p *relayPage) addInfo(source engineInfoSource, labels []pageLabel, value float64) {
+func (p *pageReader) addInfo(source engineInfoSource, labels []label, value float64) {
 	var text string
 	if source.label == "" {
 		text = strconv.FormatFloat(value, 'f', -1, 64)
 	} else {
-		text = relayInfoText(p.text(relayLabel(labels, source.label), ""))
+		text = infoText(p.text(labelValue(labels, source.label), ""))
 	}
 	engine := p.engine(labels)
-	i := slices.IndexFunc(p.current.info, func(r relayInfo) bool { return r.engine == engine })
+	i := slices.IndexFunc(p.current.info, func(r engineInfo) bool { return r.engine == engine })
 	if i < 0 {
-		if i = len(p.current.info); i == relayMaxSeries {
-			p.current.drop(relayDropSeries)
+		if i = len(p.current.info); i == maxSeries {
+			p.current.drop(dropSeries)
 			return
 		}
-		p.current.info = append(p.current.info, relayInfo{engine: engine})
+		p.current.info = append(p.current.info, engineInfo{engine: engine})
 	}
 	if fields := &p.current.info[i].fields; fields[source.field] == "" {
 		fields[source.field] = text
 	}
 }
 
-// relayInfoText turns what Python writes into what a label should say.
-func relayInfoText(s string) string {
+// infoText turns what Python writes into what a label should say.
+func infoText(s string) string {
 	switch s {
 	case "None":
 		return ""
@@ -466,19 +466,19 @@ func relayInfoText(s string) string {
 	return s
 }
 
-func (p *relayPage) engine(labels []pageLabel) string {
-	return p.text(relayLabel(labels, p.table.engineLabel), "0")
+func (p *pageReader) engine(labels []label) string {
+	return p.text(labelValue(labels, p.table.engineLabel), "0")
 }
 
 // text makes a string of a label value. The few values that come again with every page are kept.
-func (p *relayPage) text(value []byte, otherwise string) string {
+func (p *pageReader) text(value []byte, otherwise string) string {
 	if len(value) == 0 {
 		return otherwise
 	}
 	if s, known := p.texts[string(value)]; known {
 		return s
 	}
-	if len(p.texts) > 4*relayMaxSeries {
+	if len(p.texts) > 4*maxSeries {
 		clear(p.texts)
 	}
 	s := p.shown(string(value))
@@ -486,11 +486,11 @@ func (p *relayPage) text(value []byte, otherwise string) string {
 	return s
 }
 
-// relayLabelText makes a text fit to be a label value, in which lines are escaped.
-func relayLabelText(s string) string { return scrub.Lines(s, relayMaxLabelValue) }
+// labelText makes a text fit to be a label value, in which lines are escaped.
+func labelText(s string) string { return scrub.Lines(s, maxLabelValue) }
 
-// relayLabel is the value of a label; nil where there is none.
-func relayLabel(labels []pageLabel, name string) []byte {
+// labelValue is the value of a label; nil where there is none.
+func labelValue(labels []label, name string) []byte {
 	for _, l := range labels {
 		if string(l.name) == name {
 			return l.value
@@ -499,8 +499,8 @@ func relayLabel(labels []pageLabel, name string) []byte {
 	return nil
 }
 
-// relayTableOfPage finds the engine that a page is of by the prefix of its first sample that has one; nil if none has.
-func relayTableOfPage(page []byte) *engineTable {
+// tableOfPage finds the engine that a page is of by the prefix of its first sample that has one; nil if none has.
+func tableOfPage(page []byte) *engineTable {
 	tables := engineTables()
 	page = bytes.TrimPrefix(page, []byte("\xEF\xBB\xBF"))
 	for line := range bytes.Lines(page) {

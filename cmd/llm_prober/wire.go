@@ -18,7 +18,7 @@ import (
 )
 
 // relayConfig is a target as the relay takes it.
-func relayConfig(t config.Target, u *unit, o prober.Options) (relay.RelayConfig, error) {
+func relayConfig(t config.Target, u *unit, o prober.Options) (relay.Config, error) {
 	c, err := wire.Relay(t, o.Dial)
 	c.Registerer, c.ConstLabels, c.Logger = u.metrics.Registerer(), u.metrics.Labels(), log.With(o.Logger, "target", t.Name)
 	c.UserAgent, c.OnRestart = o.UserAgent, u.runner.WarmUp

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,8 +20,8 @@ import (
 )
 
 // stepsPerByte bounds the work on a page, whatever is on it. The dearest is a label that is compared with all before
-// it in its line: five bytes and up to pageMaxLabels comparisons.
-const stepsPerByte = 1 + pageMaxLabels/5
+// it in its line: five bytes and up to maxLabels comparisons.
+const stepsPerByte = 1 + maxLabels/5
 
 // hostilePages are pages of about n bytes, each of a way to make the reading of them dear.
 func hostilePages(n int) map[string]string {
@@ -35,7 +36,7 @@ func hostilePages(n int) map[string]string {
 	text := func(s string) func(int) string { return func(int) string { return s } }
 	return map[string]string{
 		"labels in one line":                  fill("vllm:num_requests_running{", func(i int) string { return fmt.Sprintf(`l%d="",`, i) }, "} 1\n"),
-		"lines of as many labels as are read": fill("", text("a{"+manyLabels(pageMaxLabels)+"} 1\n"), ""),
+		"lines of as many labels as are read": fill("", text("a{"+manyLabels(maxLabels)+"} 1\n"), ""),
 		"one series by a label of no interest": fill("", func(i int) string {
 			return fmt.Sprintf("vllm:num_requests_running{model_name=\"m\",x=\"%d\"} 1\n", i)
 		}, ""),
@@ -59,7 +60,7 @@ func hostilePages(n int) map[string]string {
 		"digits in stamps": fill("a 1 ", text("9"), "\n"),
 		"no line feed":     fill("", text("x"), ""),
 		"braces":           fill("", text("{"), "\n"),
-		"exemplars":        fill("", text("a 1 # {"+manyLabels(pageMaxLabels)+"} 1\n"), "# EOF\n"),
+		"exemplars":        fill("", text("a 1 # {"+manyLabels(maxLabels)+"} 1\n"), "# EOF\n"),
 	}
 }
 
@@ -71,16 +72,21 @@ func manyLabels(n int) string {
 	return b.String()
 }
 
+// readText reads a page of an engine, whose model is "m" where the page has none.
+func readText(page *pageReader, table *engineTable, text string) (*reading, error) {
+	return page.read(strings.NewReader(text), "", "m", table, false)
+}
+
 // The work on a page is at most a multiple of its size.
-func TestRelayPageWorkIsLinear(t *testing.T) {
+func TestPageWorkIsLinear(t *testing.T) {
 	for _, size := range []int{50_000, 400_000} {
 		for name, text := range hostilePages(size) {
-			page := newRelayPage(engineByName(EngineVLLM))
-			_, err := page.read([]byte(text), "", "m", nil)
+			page := newPageReader()
+			_, err := readText(page, engineByName(EngineVLLM), text)
 			if steps := page.scanner.steps; steps > stepsPerByte*len(text) || steps < len(text) {
 				t.Errorf("%s: %d steps for %d bytes (%v)", name, steps, len(text), err)
 			}
-			if kept := len(page.texts) + len(page.aliases[relayRunning][0].series); kept > 6*relayMaxSeries {
+			if kept := len(page.texts) + len(page.sums[familyRunning][0]); kept > 6*maxSeries {
 				t.Errorf("%s: %d series and texts are kept", name, kept)
 			}
 		}
@@ -88,7 +94,7 @@ func TestRelayPageWorkIsLinear(t *testing.T) {
 }
 
 // What a hostile page comes to.
-func TestRelayPageBounds(t *testing.T) {
+func TestPageBounds(t *testing.T) {
 	pages := hostilePages(1_000_000)
 	sum := strings.Count(pages["one series by a label of no interest"], "\n")
 	tests := []struct {
@@ -96,24 +102,24 @@ func TestRelayPageBounds(t *testing.T) {
 		want string // running/dropped, or the error
 	}{
 		{pages["labels in one line"], "the page is out of bounds: line 1: it has more labels than are read"},
-		{"a{" + manyLabels(pageMaxLabels+1) + "} 1\n", "the page is out of bounds: line 1: it has more labels than are read"},
-		{"vllm:num_requests_running{" + manyLabels(pageMaxLabels) + "} 1\n", "1/0"},
-		{strings.Repeat("a 1\n", pageMaxSamples), "/0"},
-		{strings.Repeat("a 1\n", pageMaxSamples+1), "the page is out of bounds: line 250001: more samples than are read"},
+		{"a{" + manyLabels(maxLabels+1) + "} 1\n", "the page is out of bounds: line 1: it has more labels than are read"},
+		{"vllm:num_requests_running{" + manyLabels(maxLabels) + "} 1\n", "1/0"},
+		{strings.Repeat("a 1\n", maxSamples), "/0"},
+		{strings.Repeat("a 1\n", maxSamples+1), "the page is out of bounds: line 250001: more samples than are read"},
 		{pages["one series by a label of no interest"], fmt.Sprintf("%d/0", sum)},
 		{pages["the same sample"], fmt.Sprintf("1/%d", strings.Count(pages["the same sample"], "\n")-1)},
-		{pages["series"], fmt.Sprintf("/%d", strings.Count(pages["series"], "\n")-relayMaxSeries)},
+		{pages["series"], fmt.Sprintf("/%d", strings.Count(pages["series"], "\n")-maxSeries)},
 		{pages["help"], "/0"},
 		{pages["one label value"], "1/1"},
 		{pages["no line feed"], "line 1: the page is cut off in this line"},
 	}
 	for _, tt := range tests {
-		reading, err := newRelayPage(engineByName(EngineVLLM)).read([]byte(tt.page), "", "m", nil)
+		reading, err := readText(newPageReader(), engineByName(EngineVLLM), tt.page)
 		got := ""
 		if err != nil {
 			got = err.Error()
 		} else {
-			if running, known := reading.total(relayRunning); known {
+			if running, known := reading.total(familyRunning); known {
 				got = fmt.Sprint(running)
 			}
 			got += fmt.Sprint("/", reading.dropped)
@@ -121,20 +127,6 @@ func TestRelayPageBounds(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%.40q: %s, want %s", tt.page, got, tt.want)
 		}
-	}
-}
-
-// Reading a page ends with its deadline, also in the middle.
-func TestRelayPageEndsWithItsDeadline(t *testing.T) {
-	gone := errors.New("gone")
-	page := newRelayPage(engineByName(EngineVLLM))
-	text := []byte(strings.Repeat("a 1\n", pageStride))
-	calls := 0
-	if _, err := page.read(text, "", "m", func() error { calls++; return nil }); err != nil || calls != 3 {
-		t.Errorf("%d pauses in a page of four strides: %v", calls, err)
-	}
-	if _, err := page.read(text, "", "m", func() error { return gone }); !errors.Is(err, gone) {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -148,9 +140,18 @@ func zipped(parts ...string) string {
 	return b.String()
 }
 
+// stored is a text in the form of gzip, but as it is.
+func stored(text string) string {
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.NoCompression) // the level is known
+	_, _ = io.WriteString(z, text)
+	_ = z.Close()
+	return b.String()
+}
+
 // Servers that would take a core: each is a failure with its reason, told once, and they are asked less often the
 // more their pages cost. /health says what it says all the while.
-func TestRelayHostilePages(t *testing.T) {
+func TestHostilePages(t *testing.T) {
 	gzipped := func(body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
@@ -216,14 +217,14 @@ func TestRelayHostilePages(t *testing.T) {
 		reason string
 		most   int64 // requests in 12 s
 	}{
-		{"labels in one line", relayText(pages["labels in one line"]), "too_large", 12},
-		{"samples", relayText(strings.Repeat("a 1\n", pageMaxSamples+1)), "too_large", 12},
+		{"labels in one line", text(pages["labels in one line"]), "too_large", 12},
+		{"samples", text(strings.Repeat("a 1\n", maxSamples+1)), "too_large", 12},
 		{"endless page", endless(strings.Repeat("#", 1<<20)+"\n", 0), "too_large", 7},
 		{"endless line", endless(strings.Repeat("x", 1<<20), 0), "too_large", 7},
 		{"endless page, a byte a second", endless("#", time.Second), "timeout", 4},
-		{"no line feed", relayText(pages["no line feed"]), "parse", 12},
-		{"bomb", gzipped(zipped(strings.Repeat("#\n", relayMaxPage))), "too_large", 12},
-		{"packed and too large", gzipped(strings.Repeat("x", relayMaxPacked+1)), "too_large", 12},
+		{"no line feed", text(pages["no line feed"]), "parse", 12},
+		{"bomb", gzipped(zipped(strings.Repeat("#\n", maxPage))), "too_large", 12},
+		{"packed and too large", gzipped(stored(strings.Repeat("#\n", maxPacked/2))), "too_large", 12},
 		{"50,000 empty members", gzipped(strings.Repeat(zipped(""), 50_000) + "x"), "parse", 12},
 		{"headers", header, "too_large", 12},
 		{"another protocol", upgrade, "http_status", 12},
@@ -233,7 +234,7 @@ func TestRelayHostilePages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64
-				w := relayStart(t, relayVLLM(func(rw http.ResponseWriter, req *http.Request) {
+				w := start(t, vllm(func(rw http.ResponseWriter, req *http.Request) {
 					asked.Add(1)
 					tt.page(rw, req)
 				}), nil)
@@ -255,7 +256,7 @@ func TestRelayHostilePages(t *testing.T) {
 }
 
 // The relay rests twenty times as long as its work took.
-func TestRelayRest(t *testing.T) {
+func TestRest(t *testing.T) {
 	tests := []struct {
 		work  time.Duration
 		bytes int64
@@ -268,17 +269,17 @@ func TestRelayRest(t *testing.T) {
 		{time.Second, 16_000_000, 21600 * time.Millisecond},
 	}
 	for _, tt := range tests {
-		if got := relayRest(tt.work, tt.bytes); got != tt.want {
+		if got := restAfter(tt.work, tt.bytes); got != tt.want {
 			t.Errorf("after %v and %d bytes: %v, want %v", tt.work, tt.bytes, got, tt.want)
 		}
 	}
 }
 
 // A page that is large but good is shown until the next, though that comes late.
-func TestRelayLargePageIsShownThroughout(t *testing.T) {
+func TestLargePageIsShownThroughout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		page := relayRunningPage + "# " + strings.Repeat("x", 12<<20) + "\n"
-		w := relayStart(t, relayVLLM(relayText(page)), func(cfg *RelayConfig) { cfg.Interval = 200 * time.Millisecond })
+		page := runningPage + "# " + strings.Repeat("x", 12<<20) + "\n"
+		w := start(t, vllm(text(page)), func(cfg *Config) { cfg.Interval = 200 * time.Millisecond })
 		w.pass(5)
 		for range 30 {
 			w.pass(1)
@@ -290,21 +291,62 @@ func TestRelayLargePageIsShownThroughout(t *testing.T) {
 	})
 }
 
-// A request ends with its context while the work on its answer goes on.
-func TestRelayPacerEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	pacer := &relayPacer{ctx: ctx}
-	if err := pacer.pause(); err != nil {
-		t.Error(err)
-	}
-	cancel()
-	if _, err := relayUnpack([]byte(zipped(strings.Repeat("x", 2*pageStride))), relayAsk{limit: relayMaxPage, pacer: pacer}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+// Reading ends with the context, also in the middle of what is there.
+func TestReadingEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, limit := range map[string]int{"whole": 5, "ended in the middle": 2} {
+			ctx, cancel := context.WithCancel(t.Context())
+			began, pacer := time.Now(), &pacer{ctx: ctx}
+			body := &pacedReader{r: strings.NewReader(strings.Repeat("a 1\n", strideBytes)), pacer: pacer, limit: maxPage}
+			time.AfterFunc(time.Duration(limit)*pauseTime-pauseTime/2, cancel)
+			_, err := newPageReader().read(body, "", "m", nil, false)
+			if took := time.Since(began); took > time.Duration(limit)*pauseTime || errors.Is(err, context.Canceled) != (limit < 5) {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+			cancel()
+		}
+	})
+}
+
+// Relays that share large pages read on in them one at a time, and only there.
+func TestLargePagesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := func(pages *LargePages, size int) {
+			text := strings.Repeat("#"+strings.Repeat(" ", 62)+"\n", size/64)
+			pacer := &pacer{ctx: t.Context(), pages: pages}
+			defer pacer.end()
+			body := &pacedReader{r: strings.NewReader(text), pacer: pacer, limit: maxPage}
+			if _, err := newPageReader().read(body, "", "m", nil, false); err != nil {
+				t.Error(err)
+			}
+		}
+		took := func(relays, size int) time.Duration {
+			began, pages := time.Now(), NewLargePages()
+			var all sync.WaitGroup
+			for range relays {
+				all.Go(func() { read(pages, size) })
+			}
+			all.Wait()
+			if len(pages.turn) != 0 {
+				t.Error("the turn was not given back")
+			}
+			return time.Since(began)
+		}
+		const all, alone = maxPage / strideBytes, largePage / strideBytes // pauses
+		if got := took(1, maxPage); got != all*pauseTime {
+			t.Errorf("one takes %v", got)
+		}
+		if got, want := took(10, maxPage), (alone+10*(all-alone))*pauseTime; got != want {
+			t.Errorf("ten take %v, want %v", got, want)
+		}
+		if got := took(10, largePage); got != alone*pauseTime {
+			t.Errorf("ten that are not large take %v", got)
+		}
+	})
 }
 
 // Numbers that no server can mean are no samples: the series goes, never a part of its sum, and it is counted.
-func TestRelayImplausibleNumbers(t *testing.T) {
+func TestImplausibleNumbers(t *testing.T) {
 	tests := []struct {
 		name, page string
 		want       map[string]string
@@ -314,12 +356,12 @@ func TestRelayImplausibleNumbers(t *testing.T) {
 		{"below zero", "vllm:num_requests_waiting -1", map[string]string{"dropped": "1"}},
 		{"-1.7e308", "vllm:num_requests_waiting -1.7e308", map[string]string{"dropped": "1"}},
 		{"a counter that cannot count", "vllm:prompt_tokens_total 9007199254740994", map[string]string{"dropped": "1"}},
-		{"the largest counter", "vllm:prompt_tokens_total 9007199254740992", map[string]string{"prompt_tokens_total{0,asked}": "9.007199254740992e+15"}},
+		{"the largest counter", "vllm:prompt_tokens_total 9007199254740992", map[string]string{"prompt_tokens_total{0,m}": "9.007199254740992e+15"}},
 		{"a ratio above one", "vllm:kv_cache_usage_perc 42", map[string]string{"dropped": "1"}},
-		{"a full cache", "vllm:kv_cache_usage_perc 1", map[string]string{"kv_cache_usage_ratio{0,asked}": "1"}},
+		{"a full cache", "vllm:kv_cache_usage_perc 1", map[string]string{"kv_cache_usage_ratio{0,m}": "1"}},
 		{
 			"one part of a sum", "vllm:prompt_tokens_total{server=\"a\"} NaN\nvllm:prompt_tokens_total{server=\"b\"} 5\nvllm:prompt_tokens_total{engine=\"1\"} 7",
-			map[string]string{"prompt_tokens_total{1,asked}": "7", "dropped": "1"},
+			map[string]string{"prompt_tokens_total{1,m}": "7", "dropped": "1"},
 		},
 		{
 			"a sum of a summary", "vllm:time_to_first_token_seconds_sum NaN\nvllm:time_to_first_token_seconds_count 5",
@@ -334,32 +376,32 @@ func TestRelayImplausibleNumbers(t *testing.T) {
 			"parts that add up to more than can be counted", "vllm:prompt_tokens_total{server=\"a\"} 9e15\nvllm:prompt_tokens_total{server=\"b\"} 9e15", map[string]string{},
 		},
 		{"a start that is none", "process_start_time_seconds -Inf", map[string]string{"dropped": "1"}},
-		{"timestamps mean nothing", "vllm:num_requests_running 1 -9223372036854775808", map[string]string{"requests_running{0,asked}": "1"}},
+		{"timestamps mean nothing", "vllm:num_requests_running 1 -9223372036854775808", map[string]string{"requests_running{0,m}": "1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := newRelayPage(engineByName(EngineVLLM)).read([]byte(tt.page+"\n"), "", "asked", nil)
+			got, err := readText(newPageReader(), engineByName(EngineVLLM), tt.page+"\n")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, engineFlat(got)); diff != "" {
+			if diff := cmp.Diff(tt.want, flat(got)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
-	got, err := newRelayPage(engineByName(EngineSGLang)).read([]byte("sglang:page_size NaN\nsglang:max_total_num_tokens 1e308\n"), "", "asked", nil)
+	got, err := readText(newPageReader(), engineByName(EngineSGLang), "sglang:page_size NaN\nsglang:max_total_num_tokens 1e308\n")
 	if err != nil || len(got.info) != 0 || got.dropped != 2 {
 		t.Errorf("infos of numbers that cannot be: %+v %v", got, err)
 	}
 }
 
 // One wrong number among good ones leaves what was summed so far as it was, and is no restart.
-func TestRelaySumsStayFinite(t *testing.T) {
+func TestSumsStayFinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := func(waiting, tokens string) http.HandlerFunc {
-			return relayText(fmt.Sprintf("vllm:num_requests_waiting{model_name=\"m\"} %s\nvllm:prompt_tokens_total{model_name=\"m\"} %s\n", waiting, tokens))
+			return text(fmt.Sprintf("vllm:num_requests_waiting{model_name=\"m\"} %s\nvllm:prompt_tokens_total{model_name=\"m\"} %s\n", waiting, tokens))
 		}
-		w := relayStart(t, relayVLLM(relayTurns(page("4", "10"), page("NaN", "NaN"), page("-1e308", "-1"), page("1e308", "1e308"), page("3", "20"))), nil)
+		w := start(t, vllm(turns(page("4", "10"), page("NaN", "NaN"), page("-1e308", "-1"), page("1e308", "1e308"), page("3", "20"))), nil)
 		w.pass(1)
 		w.has(map[string]string{"up": "1", "requests_waiting{0,m}": "4", "prompt_tokens_total{0,m}": "10", "requests_waiting_sampled": "4/1", "dropped_samples_total": "0"})
 		for _, dropped := range []string{"2", "4", "6"} {
@@ -378,10 +420,10 @@ func TestRelaySumsStayFinite(t *testing.T) {
 }
 
 // A server that was started in the future was not: by more than clocks differ.
-func TestRelayStartInTheFuture(t *testing.T) {
+func TestStartInTheFuture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := int(time.Now().Unix())
-		w := relayStart(t, relayVLLM(relayTurns(relayStarted(now+3600, 1), relayStarted(now+2*86400, 2))), nil)
+		w := start(t, vllm(turns(startedAt(now+3600, 1), startedAt(now+2*86400, 2))), nil)
 		w.pass(1)
 		w.has(map[string]string{"start_time_seconds": fmt.Sprint(float64(now + 3600)), "dropped_samples_total": "0"})
 		w.pass(5)
@@ -392,8 +434,8 @@ func TestRelayStartInTheFuture(t *testing.T) {
 	})
 }
 
-// FuzzRelayPage reads whole pages of every engine: the work on them is bounded, and what they come to is plausible.
-func FuzzRelayPage(f *testing.F) {
+// FuzzPage reads whole pages of every engine: the work on them is bounded, and what they come to is plausible.
+func FuzzPage(f *testing.F) {
 	for _, page := range hostilePages(2000) {
 		f.Add([]byte(page))
 	}
@@ -407,21 +449,21 @@ func FuzzRelayPage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, table := range append(engineTables(), &engineTable{}) {
-			page := newRelayPage(table)
-			reading, err := page.read(text, "", "m", nil)
+			page := newPageReader()
+			reading, err := readText(page, table, string(text))
 			if steps := page.scanner.steps; steps > stepsPerByte*len(text) {
 				t.Errorf("%s: %d steps for %d bytes", table.engine, steps, len(text))
 			}
 			if err != nil {
 				continue
 			}
-			for family, series := range reading.families {
-				sum, _ := reading.total(relayFamily(family))
-				if len(series) > relayMaxSeries || math.IsNaN(sum) || math.IsInf(sum, 0) || sum < 0 {
-					t.Errorf("%s: %s: %d series, sum %v", table.engine, relayFamilyTable(relayFamily(family)).name, len(series), sum)
+			for f, series := range reading.families {
+				sum, _ := reading.total(family(f))
+				if len(series) > maxSeries || math.IsNaN(sum) || math.IsInf(sum, 0) || sum < 0 {
+					t.Errorf("%s: %s: %d series, sum %v", table.engine, family(f).spec().name, len(series), sum)
 				}
 				for _, s := range series {
-					relayConstMetric(newRelayMetrics(&Relay{}, nil).families[family], relayFamilyTable(relayFamily(family)).kind, s)
+					constMetric(newMetrics(&Relay{}, nil).families[f], family(f).spec().kind, s)
 				}
 			}
 		}

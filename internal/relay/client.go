@@ -17,19 +17,19 @@ import (
 	"github.com/llm-prober/llm_prober/internal/httpclient"
 )
 
-// relayClient makes requests one at a time, and watches its connections for what net/http does not tell: connections
+// client makes requests one at a time, and watches its connections for what net/http does not tell: connections
 // kept alive, HTTP/1.1, the environment's proxy ignored. vLLM closes a connection that has been idle for 5 s; a
 // request that meets the reset is sent again on a fresh connection by net/http, because it is a GET and nothing of an
 // answer had come.
-type relayClient struct {
+type client struct {
 	http *http.Client
 
 	came  atomic.Int64 // bytes, since the client was made
 	limit atomic.Int64 // what came may not exceed it
 }
 
-func newRelayClient(cfg *RelayConfig) (*relayClient, error) {
-	c := &relayClient{}
+func newClient(cfg *Config) (*client, error) {
+	c := &client{}
 	c.headersDone()
 	options := []promconfig.HTTPClientOption{promconfig.WithHTTP2Disabled()}
 	if cfg.UserAgent != "" {
@@ -40,21 +40,21 @@ func newRelayClient(cfg *RelayConfig) (*relayClient, error) {
 		return nil, fmt.Errorf("making the relay's HTTP client: %w", err)
 	}
 	if cfg.Host != "" {
-		rt = &relayHost{host: cfg.Host, origin: cfg.URL, next: rt}
+		rt = &hostHeader{host: cfg.Host, origin: cfg.URL, next: rt}
 	}
-	c.http = &http.Client{Transport: rt, CheckRedirect: relayCheckRedirect}
+	c.http = &http.Client{Transport: rt, CheckRedirect: checkRedirect}
 	return c, nil
 }
 
-// relayHost sets the header Host of requests to one origin: pages elsewhere are another server's.
-type relayHost struct {
+// hostHeader sets the header Host of requests to one origin: pages elsewhere are another server's.
+type hostHeader struct {
 	host   string
 	origin *url.URL
 	next   http.RoundTripper
 }
 
-func (h *relayHost) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme == h.origin.Scheme && relayHostPort(req.URL) == relayHostPort(h.origin) {
+func (h *hostHeader) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme == h.origin.Scheme && hostPort(req.URL) == hostPort(h.origin) {
 		req = req.Clone(req.Context())
 		req.Host = h.host
 	}
@@ -62,16 +62,16 @@ func (h *relayHost) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections is what http.Client looks for.
-func (h *relayHost) CloseIdleConnections() {
+func (h *hostHeader) CloseIdleConnections() {
 	if c, ok := h.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-type relayDial func(ctx context.Context, network, address string) (net.Conn, error)
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // dialer makes connections whose bytes the client counts. A nil dial stands for the system's way.
-func (c *relayClient) dialer(dial relayDial) promconfig.DialContextFunc {
+func (c *client) dialer(dial dialFunc) promconfig.DialContextFunc {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
@@ -80,58 +80,58 @@ func (c *relayClient) dialer(dial relayDial) promconfig.DialContextFunc {
 		if err != nil {
 			return nil, err
 		}
-		return &relayCounted{conn, c}, nil
+		return &countedConn{conn, c}, nil
 	}
 }
 
-var errRelayHeaders = errors.New("the headers of the answer are too large")
+var errHeaders = errors.New("the headers of the answer are too large")
 
-// relayCounted counts what comes.
-type relayCounted struct {
+// countedConn counts what comes.
+type countedConn struct {
 	net.Conn
-	client *relayClient
+	client *client
 }
 
 // Read implements [net.Conn]. It fails once more has come than the client allows.
-func (c *relayCounted) Read(b []byte) (int, error) {
+func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.client.came.Add(int64(n)); c.client.headersTooLarge() {
-		return 0, errRelayHeaders
+		return 0, errHeaders
 	}
 	return n, err
 }
 
-// relayHandshake is what one request learns of its TLS handshake. A request that is left behind may still write to it.
-type relayHandshake struct {
+// handshake is what one request learns of its TLS handshake. A request that is left behind may still write to it.
+type handshake struct {
 	unmet  atomic.Bool // the server asked for a client certificate, and there is none that it takes
 	failed atomic.Bool
 }
 
 // watch begins a request: until headersDone, no more may come than headers have.
-func (c *relayClient) watch(ctx context.Context, handshake *relayHandshake) context.Context {
-	c.limit.Store(c.came.Load() + relayMaxHeaders)
-	return httptrace.WithClientTrace(httpclient.NoteUnmetRequest(ctx, &handshake.unmet), &httptrace.ClientTrace{
-		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { handshake.failed.Store(err != nil) },
+func (c *client) watch(ctx context.Context, outcome *handshake) context.Context {
+	c.limit.Store(c.came.Load() + maxHeaders)
+	return httptrace.WithClientTrace(httpclient.NoteUnmetRequest(ctx, &outcome.unmet), &httptrace.ClientTrace{
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) { outcome.failed.Store(err != nil) },
 	})
 }
 
-func (c *relayClient) headersTooLarge() bool { return c.came.Load() > c.limit.Load() }
+func (c *client) headersTooLarge() bool { return c.came.Load() > c.limit.Load() }
 
-func (c *relayClient) headersDone() { c.limit.Store(math.MaxInt64) }
+func (c *client) headersDone() { c.limit.Store(math.MaxInt64) }
 
-var errRelayRedirect = errors.New("redirect to another origin, or too many")
+var errRedirect = errors.New("redirect to another origin, or too many")
 
-// relayCheckRedirect follows a redirect only to the same scheme, host and port: credentials go with it, and the
+// checkRedirect follows a redirect only to the same scheme, host and port: credentials go with it, and the
 // metrics of another server are not those of this one.
-func relayCheckRedirect(req *http.Request, via []*http.Request) error {
+func checkRedirect(req *http.Request, via []*http.Request) error {
 	from := via[0].URL
-	if len(via) > relayMaxHops || req.URL.Scheme != from.Scheme || relayHostPort(req.URL) != relayHostPort(from) {
-		return errRelayRedirect
+	if len(via) > maxHops || req.URL.Scheme != from.Scheme || hostPort(req.URL) != hostPort(from) {
+		return errRedirect
 	}
 	return nil
 }
 
-func relayHostPort(u *url.URL) string {
+func hostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" && u.Scheme == "https" {
 		port = "443"

@@ -5,44 +5,44 @@ type Engine string
 
 // The engines. What each of them exposes is told in engineTables.
 const (
-	EngineAuto     Engine = "auto" // found out: see [RelayConfig]
+	EngineAuto     Engine = "auto" // found out: see [Config]
 	EngineVLLM     Engine = "vllm"
 	EngineSGLang   Engine = "sglang"
 	EngineLlamaCpp Engine = "llamacpp"
 )
 
-// relayFamily numbers the families that are relayed under the labels engine and model_name.
-type relayFamily int
+// family numbers the families that are relayed under the labels engine and model_name.
+type family int
 
 const (
-	relayRunning relayFamily = iota
-	relayWaiting
-	relayKVUsage
-	relayPreemptions
-	relayPromptTokens
-	relayGenerationTokens
-	relayCacheQueries
-	relayCacheHits
-	relayTTFT
-	relayQueueTime
-	relayPrefillTime
-	relayFamilies // how many there are
+	familyRunning family = iota
+	familyWaiting
+	familyKVUsage
+	familyPreemptions
+	familyPromptTokens
+	familyGenerationTokens
+	familyCacheQueries
+	familyCacheHits
+	familyTTFT
+	familyQueueTime
+	familyPrefillTime
+	families // how many there are
 )
 
-// relayInfoField numbers the labels of llm_server_info that are read from a page.
-type relayInfoField int
+// infoField numbers the labels of llm_server_info that are read from a page.
+type infoField int
 
 const (
-	relayCacheDtype relayInfoField = iota
-	relayPrefixCaching
-	relayBlockSize
-	relayKVCacheTokens
-	relayInfoFields // how many there are
+	infoCacheDtype infoField = iota
+	infoPrefixCaching
+	infoBlockSize
+	infoKVCacheTokens
+	infoFields // how many there are
 )
 
 // engineSource says where a family is found on an engine's page.
 type engineSource struct {
-	family relayFamily
+	family family
 	// names are the sample names, newest first; the first that a page has counts. For a summary they are the
 	// name of the histogram, whose _sum and _count are read.
 	names []string
@@ -56,7 +56,7 @@ type engineSource struct {
 
 // engineInfoSource says where a label of llm_server_info is found: in a label or, without one, in the value.
 type engineInfoSource struct {
-	field relayInfoField
+	field infoField
 	name  string
 	label string
 }
@@ -85,10 +85,10 @@ type engineTable struct {
 
 // engineTables lists the engines, as of vLLM 0.6 to 0.33, SGLang 0.4 to 0.5.18 and llama.cpp b10573.
 func engineTables() []*engineTable {
-	return []*engineTable{engineVLLMTable(), engineSGLangTable(), engineLlamaCppTable()}
+	return []*engineTable{vllmTable(), sglangTable(), llamaCppTable()}
 }
 
-// Engines returns the values of [RelayConfig.Engine]: [EngineAuto] and the engines that the relay knows.
+// Engines returns the values of [Config.Engine]: [EngineAuto] and the engines that the relay knows.
 func Engines() []Engine {
 	engines := []Engine{EngineAuto}
 	for _, table := range engineTables() {
@@ -97,33 +97,33 @@ func Engines() []Engine {
 	return engines
 }
 
-// engineVLLMTable: vllm/v1/metrics/loggers.py. The "gpu_" names were hidden in 0.10 and removed in 0.12. The V0
+// vllmTable: vllm/v1/metrics/loggers.py. The "gpu_" names were hidden in 0.10 and removed in 0.12. The V0
 // engine (vllm/engine/metrics.py, the default until 0.7) has no counters of its prefix cache, only a hit rate, and
 // its first versions do not tell queue and prefill apart.
-func engineVLLMTable() *engineTable {
+func vllmTable() *engineTable {
 	const info = "vllm:cache_config_info"
 	return &engineTable{
 		engine:  EngineVLLM,
 		prefix:  "vllm:",
 		ownedBy: "vllm",
 		sources: []engineSource{
-			{family: relayRunning, names: []string{"vllm:num_requests_running"}},
-			{family: relayWaiting, names: []string{"vllm:num_requests_waiting"}},
-			{family: relayKVUsage, names: []string{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}},
-			{family: relayPreemptions, names: []string{"vllm:num_preemptions_total"}},
-			{family: relayPromptTokens, names: []string{"vllm:prompt_tokens_total"}},
-			{family: relayGenerationTokens, names: []string{"vllm:generation_tokens_total"}},
-			{family: relayCacheQueries, names: []string{"vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"}, newer: true},
-			{family: relayCacheHits, names: []string{"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"}, newer: true},
-			{family: relayTTFT, names: []string{"vllm:time_to_first_token_seconds"}},
-			{family: relayQueueTime, names: []string{"vllm:request_queue_time_seconds"}, newer: true},
-			{family: relayPrefillTime, names: []string{"vllm:request_prefill_time_seconds"}, newer: true},
+			{family: familyRunning, names: []string{"vllm:num_requests_running"}},
+			{family: familyWaiting, names: []string{"vllm:num_requests_waiting"}},
+			{family: familyKVUsage, names: []string{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}},
+			{family: familyPreemptions, names: []string{"vllm:num_preemptions_total"}},
+			{family: familyPromptTokens, names: []string{"vllm:prompt_tokens_total"}},
+			{family: familyGenerationTokens, names: []string{"vllm:generation_tokens_total"}},
+			{family: familyCacheQueries, names: []string{"vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"}, newer: true},
+			{family: familyCacheHits, names: []string{"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"}, newer: true},
+			{family: familyTTFT, names: []string{"vllm:time_to_first_token_seconds"}},
+			{family: familyQueueTime, names: []string{"vllm:request_queue_time_seconds"}, newer: true},
+			{family: familyPrefillTime, names: []string{"vllm:request_prefill_time_seconds"}, newer: true},
 		},
 		info: []engineInfoSource{
-			{relayCacheDtype, info, "cache_dtype"},
-			{relayPrefixCaching, info, "enable_prefix_caching"},
-			{relayBlockSize, info, "block_size"},
-			{relayKVCacheTokens, info, "kv_cache_size_tokens"},
+			{infoCacheDtype, info, "cache_dtype"},
+			{infoPrefixCaching, info, "enable_prefix_caching"},
+			{infoBlockSize, info, "block_size"},
+			{infoKVCacheTokens, info, "kv_cache_size_tokens"},
 		},
 		engineLabel:  "engine",
 		versionPaths: []string{"version"},
@@ -131,30 +131,30 @@ func engineVLLMTable() *engineTable {
 	}
 }
 
-// engineSGLangTable: python/sglang/srt/observability/metrics_collector.py. Its scheduler reports per rank and,
+// sglangTable: python/sglang/srt/observability/metrics_collector.py. Its scheduler reports per rank and,
 // with priority scheduling, per priority beside the total; its counters appear with the first request that ends.
-func engineSGLangTable() *engineTable {
+func sglangTable() *engineTable {
 	return &engineTable{
 		engine:  EngineSGLang,
 		prefix:  "sglang:",
 		ownedBy: "sglang",
 		sources: []engineSource{
-			{family: relayRunning, names: []string{"sglang:num_running_reqs"}},
-			{family: relayWaiting, names: []string{"sglang:num_queue_reqs"}},
-			{family: relayKVUsage, names: []string{"sglang:token_usage"}},
-			{family: relayPreemptions, names: []string{"sglang:num_retracted_requests_total"}, optional: true},
-			{family: relayPromptTokens, names: []string{"sglang:prompt_tokens_total"}},
-			{family: relayGenerationTokens, names: []string{"sglang:generation_tokens_total"}},
+			{family: familyRunning, names: []string{"sglang:num_running_reqs"}},
+			{family: familyWaiting, names: []string{"sglang:num_queue_reqs"}},
+			{family: familyKVUsage, names: []string{"sglang:token_usage"}},
+			{family: familyPreemptions, names: []string{"sglang:num_retracted_requests_total"}, optional: true},
+			{family: familyPromptTokens, names: []string{"sglang:prompt_tokens_total"}},
+			{family: familyGenerationTokens, names: []string{"sglang:generation_tokens_total"}},
 			// Every prompt token is looked up in the radix cache, and there is no counter of its own for that.
-			{family: relayCacheQueries, names: []string{"sglang:prompt_tokens_total"}},
-			{family: relayCacheHits, names: []string{"sglang:cached_tokens_total"}, optional: true},
-			{family: relayTTFT, names: []string{"sglang:time_to_first_token_seconds"}},
-			{family: relayQueueTime, names: []string{"sglang:queue_time_seconds"}, optional: true},
+			{family: familyCacheQueries, names: []string{"sglang:prompt_tokens_total"}},
+			{family: familyCacheHits, names: []string{"sglang:cached_tokens_total"}, optional: true},
+			{family: familyTTFT, names: []string{"sglang:time_to_first_token_seconds"}},
+			{family: familyQueueTime, names: []string{"sglang:queue_time_seconds"}, optional: true},
 		},
 		info: []engineInfoSource{
-			{relayBlockSize, "sglang:page_size", ""},
-			{relayBlockSize, "sglang:cache_config_info", "page_size"},
-			{relayKVCacheTokens, "sglang:max_total_num_tokens", ""},
+			{infoBlockSize, "sglang:page_size", ""},
+			{infoBlockSize, "sglang:cache_config_info", "page_size"},
+			{infoKVCacheTokens, "sglang:max_total_num_tokens", ""},
 		},
 		engineLabel:    "dp_rank",
 		rankLabels:     []string{"tp_rank", "pp_rank", "moe_ep_rank"},
@@ -165,22 +165,22 @@ func engineSGLangTable() *engineTable {
 	}
 }
 
-// engineLlamaCppTable: tools/server/server-task.cpp; exposed only with --metrics. Its prompt tokens leave out
+// llamaCppTable: tools/server/server-task.cpp; exposed only with --metrics. Its prompt tokens leave out
 // those that came from the cache, which the other engines count.
-func engineLlamaCppTable() *engineTable {
+func llamaCppTable() *engineTable {
 	const cached = "llamacpp:prompt_tokens_cached_total"
 	return &engineTable{
 		engine:  EngineLlamaCpp,
 		prefix:  "llamacpp:",
 		ownedBy: "llamacpp",
 		sources: []engineSource{
-			{family: relayRunning, names: []string{"llamacpp:requests_processing"}},
-			{family: relayWaiting, names: []string{"llamacpp:requests_deferred"}},
-			{family: relayKVUsage, names: []string{"llamacpp:kv_cache_usage_ratio"}, optional: true},
-			{family: relayPromptTokens, names: []string{"llamacpp:prompt_tokens_total"}, plus: cached},
-			{family: relayGenerationTokens, names: []string{"llamacpp:tokens_predicted_total"}},
-			{family: relayCacheQueries, names: []string{"llamacpp:prompt_tokens_total"}, plus: cached, optional: true},
-			{family: relayCacheHits, names: []string{cached}, optional: true},
+			{family: familyRunning, names: []string{"llamacpp:requests_processing"}},
+			{family: familyWaiting, names: []string{"llamacpp:requests_deferred"}},
+			{family: familyKVUsage, names: []string{"llamacpp:kv_cache_usage_ratio"}, optional: true},
+			{family: familyPromptTokens, names: []string{"llamacpp:prompt_tokens_total"}, plus: cached},
+			{family: familyGenerationTokens, names: []string{"llamacpp:tokens_predicted_total"}},
+			{family: familyCacheQueries, names: []string{"llamacpp:prompt_tokens_total"}, plus: cached, optional: true},
+			{family: familyCacheHits, names: []string{cached}, optional: true},
 		},
 		versionPaths: []string{"props"},
 		versionKey:   "build_info",

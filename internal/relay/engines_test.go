@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strings"
@@ -11,14 +12,14 @@ import (
 	"github.com/llm-prober/llm_prober/internal/recording"
 )
 
-// engineFlat is a reading as a map: "requests_waiting{engine,model}" to its value, summaries as "sum/count".
-func engineFlat(r *relayReading) map[string]string {
+// flat is a reading as a map: "requests_waiting{engine,model}" to its value, summaries as "sum/count".
+func flat(r *reading) map[string]string {
 	flat := map[string]string{}
 	for f, series := range r.families {
-		spec := relayFamilyTable(relayFamily(f))
+		spec := family(f).spec()
 		for _, s := range series {
 			value := fmt.Sprint(s.value)
-			if spec.kind == relaySummary {
+			if spec.kind == kindSummary {
 				value += fmt.Sprint("/", s.count)
 			}
 			flat[fmt.Sprintf("%s{%s,%s}", spec.name, s.engine, s.model)] = value
@@ -37,9 +38,9 @@ func engineFlat(r *relayReading) map[string]string {
 }
 
 func TestEnginePages(t *testing.T) {
-	long := strings.Repeat("a", relayMaxLabelValue+1)
+	long := strings.Repeat("a", maxLabelValue+1)
 	var crowd strings.Builder
-	for i := range relayMaxSeries + 3 {
+	for i := range maxSeries + 3 {
 		fmt.Fprintf(&crowd, "vllm:num_requests_running{engine=\"%d\",model_name=\"m\"} 1\n", i)
 	}
 	tests := []struct {
@@ -140,7 +141,7 @@ func TestEnginePages(t *testing.T) {
 		},
 		{name: "too many series", engine: EngineVLLM, page: crowd.String(), want: func() map[string]string {
 			want := map[string]string{"dropped": "3"}
-			for i := range relayMaxSeries {
+			for i := range maxSeries {
 				want[fmt.Sprintf("requests_running{%d,m}", i)] = "1"
 			}
 			return want
@@ -192,13 +193,13 @@ func TestEnginePages(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			page := newRelayPage(engineByName(tt.engine))
+			page := newPageReader()
 			for range 2 { // memory is reused: the second page must say the same
-				got, err := page.read([]byte(tt.page+"\n"), "", "asked", nil)
+				got, err := page.read(strings.NewReader(tt.page+"\n"), "", "asked", engineByName(tt.engine), false)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tt.want, engineFlat(got)); diff != "" {
+				if diff := cmp.Diff(tt.want, flat(got)); diff != "" {
 					t.Fatal(diff)
 				}
 			}
@@ -237,14 +238,14 @@ func TestEngineRecordedPages(t *testing.T) {
 	}
 	for name, want := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(want, engineFlat(engineReadRecorded(t, name))); diff != "" {
+			if diff := cmp.Diff(want, flat(readRecorded(t, name))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-func engineReadRecorded(t testing.TB, name string) *relayReading {
+func readRecorded(t testing.TB, name string) *reading {
 	t.Helper()
 	r, err := recording.Load(name)
 	if err != nil {
@@ -254,7 +255,7 @@ func engineReadRecorded(t testing.TB, name string) *relayReading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reading, err := newRelayPage(engineByName(EngineVLLM)).read(body, "text/plain; version=1.0.0; charset=utf-8", "", nil)
+	reading, err := newPageReader().read(bytes.NewReader(body), "text/plain; version=1.0.0; charset=utf-8", "", engineByName(EngineVLLM), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,38 +264,38 @@ func engineReadRecorded(t testing.TB, name string) *relayReading {
 
 // A hung vLLM serves pages on which process_cpu_seconds_total grows and nothing that is relayed moves.
 func TestEngineHungServerIsFrozen(t *testing.T) {
-	first, second := engineReadRecorded(t, "hang-metrics-1"), engineReadRecorded(t, "hang-metrics-2")
+	first, second := readRecorded(t, "hang-metrics-1"), readRecorded(t, "hang-metrics-2")
 	if second.moved(first) {
 		t.Error("the second page of a hung server differs from the first")
 	}
-	if after := engineReadRecorded(t, "load-metrics-waiting"); !after.moved(first) {
+	if after := readRecorded(t, "load-metrics-waiting"); !after.moved(first) {
 		t.Error("the page of a working server does not differ")
 	}
 }
 
 func TestEngineMissing(t *testing.T) {
-	all := func(missing bool, families ...relayFamily) map[relayFamily]bool {
-		m := map[relayFamily]bool{}
+	all := func(missing bool, families ...family) map[family]bool {
+		m := map[family]bool{}
 		for _, f := range families {
 			m[f] = missing
 		}
 		return m
 	}
-	gauges := []relayFamily{relayRunning, relayWaiting, relayKVUsage}
-	every := []relayFamily{
-		relayRunning, relayWaiting, relayKVUsage, relayPreemptions, relayPromptTokens, relayGenerationTokens,
-		relayCacheQueries, relayCacheHits, relayTTFT, relayQueueTime, relayPrefillTime,
+	gauges := []family{familyRunning, familyWaiting, familyKVUsage}
+	every := []family{
+		familyRunning, familyWaiting, familyKVUsage, familyPreemptions, familyPromptTokens, familyGenerationTokens,
+		familyCacheQueries, familyCacheHits, familyTTFT, familyQueueTime, familyPrefillTime,
 	}
-	page := func(engine Engine, text string) map[relayFamily]bool {
+	page := func(engine Engine, text string) map[family]bool {
 		table := engineByName(engine)
-		reading, err := newRelayPage(table).read([]byte(text), "", "", nil)
+		reading, err := newPageReader().read(strings.NewReader(text), "", "", table, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return reading.missing(table)
 	}
-	recorded := func(name string) map[relayFamily]bool {
-		return engineReadRecorded(t, name).missing(engineByName(EngineVLLM))
+	recorded := func(name string) map[family]bool {
+		return readRecorded(t, name).missing(engineByName(EngineVLLM))
 	}
 	const v0 = "vllm:num_requests_running{model_name=\"m\"} 1.0\nvllm:num_requests_swapped{model_name=\"m\"} 0.0\nvllm:num_requests_waiting{model_name=\"m\"} 0.0\n" +
 		"vllm:gpu_cache_usage_perc{model_name=\"m\"} 0.01\nvllm:cpu_cache_usage_perc{model_name=\"m\"} 0.0\nvllm:gpu_prefix_cache_hit_rate{model_name=\"m\"} -1.0\n" +
@@ -302,7 +303,7 @@ func TestEngineMissing(t *testing.T) {
 		"vllm:time_to_first_token_seconds_sum{model_name=\"m\"} 0.2\nvllm:time_to_first_token_seconds_count{model_name=\"m\"} 1.0\n"
 	tests := []struct {
 		name      string
-		got, want map[relayFamily]bool
+		got, want map[family]bool
 	}{
 		{"all there", recorded("metrics-after"), all(false, every...)},
 		{"several processes, after the first step", recorded("multi-metrics"), all(false, every...)},
@@ -312,17 +313,17 @@ func TestEngineMissing(t *testing.T) {
 		{
 			// The V0 engine of 0.6: names and all as it shows them. What it does not have is not missing.
 			"an old version", page(EngineVLLM, v0),
-			all(false, relayRunning, relayWaiting, relayKVUsage, relayPreemptions, relayPromptTokens, relayGenerationTokens, relayTTFT),
+			all(false, familyRunning, familyWaiting, familyKVUsage, familyPreemptions, familyPromptTokens, familyGenerationTokens, familyTTFT),
 		},
 		{
 			"an old version that lacks what it had", page(EngineVLLM, strings.ReplaceAll(v0, "vllm:num_preemptions_total", "vllm:num_preemptions")),
-			func() map[relayFamily]bool {
-				judged := all(false, relayRunning, relayWaiting, relayKVUsage, relayPromptTokens, relayGenerationTokens, relayTTFT)
-				judged[relayPreemptions] = true
+			func() map[family]bool {
+				judged := all(false, familyRunning, familyWaiting, familyKVUsage, familyPromptTokens, familyGenerationTokens, familyTTFT)
+				judged[familyPreemptions] = true
 				return judged
 			}(),
 		},
-		{"one gauge gone", page(EngineVLLM, "vllm:num_requests_running 1\nvllm:num_requests_waiting 1\n"), map[relayFamily]bool{relayRunning: false, relayWaiting: false, relayKVUsage: true}},
+		{"one gauge gone", page(EngineVLLM, "vllm:num_requests_running 1\nvllm:num_requests_waiting 1\n"), map[family]bool{familyRunning: false, familyWaiting: false, familyKVUsage: true}},
 		{
 			"a router of vLLM servers: it shows what it knows itself",
 			page(EngineVLLM, "vllm:num_requests_running{server=\"http://a:8000\"} 7.0\nvllm:num_requests_waiting{server=\"http://a:8000\"} 0.0\n"+
@@ -332,7 +333,7 @@ func TestEngineMissing(t *testing.T) {
 		{
 			"one gauge gone of a page with labels of the engine",
 			page(EngineVLLM, "vllm:num_requests_running{engine=\"0\",server=\"a\"} 1\nvllm:num_requests_waiting{engine=\"0\",server=\"a\"} 1\n"),
-			map[relayFamily]bool{relayRunning: false, relayWaiting: false, relayKVUsage: true},
+			map[family]bool{familyRunning: false, familyWaiting: false, familyKVUsage: true},
 		},
 		{
 			"sglang before its first request ends: counters come later",
@@ -341,7 +342,7 @@ func TestEngineMissing(t *testing.T) {
 		{
 			"llama.cpp without a cache: no cache usage is promised",
 			page(EngineLlamaCpp, "llamacpp:requests_processing 0\nllamacpp:requests_deferred 0\nllamacpp:prompt_tokens_total 9\nllamacpp:tokens_predicted_total 1\n"),
-			all(false, relayRunning, relayWaiting, relayPromptTokens, relayGenerationTokens),
+			all(false, familyRunning, familyWaiting, familyPromptTokens, familyGenerationTokens),
 		},
 	}
 	for _, tt := range tests {
@@ -371,20 +372,20 @@ func TestEngineTables(t *testing.T) {
 			}
 		}
 	}
-	for f := range relayFamilies {
-		spec := relayFamilyTable(f)
-		if counter := strings.HasSuffix(spec.name, "_total"); spec.help == "" || counter != (spec.kind == relayCounter) {
+	for f := range families {
+		spec := f.spec()
+		if counter := strings.HasSuffix(spec.name, "_total"); spec.help == "" || counter != (spec.kind == kindCounter) {
 			t.Errorf("family %d: %+v", f, spec)
 		}
 	}
 }
 
 func BenchmarkRelayReading(b *testing.B) {
-	body := expositionPages(b)["metrics-after"]
-	page := newRelayPage(engineByName(EngineVLLM))
+	body := recordedPages(b)["metrics-after"]
+	page := newPageReader()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := page.read(body, "text/plain", "", nil); err != nil {
+		if _, err := page.read(bytes.NewReader(body), "text/plain", "", engineByName(EngineVLLM), false); err != nil {
 			b.Fatal(err)
 		}
 	}

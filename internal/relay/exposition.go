@@ -2,8 +2,10 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"unicode/utf8"
 )
@@ -11,24 +13,33 @@ import (
 // Bounds on a page, so that the work on it is a bounded multiple of its size. vLLM 0.32 shows 686 lines, 37 labels
 // in the longest (its cache configuration), and values of at most 24 characters, as Python writes them.
 const (
-	pageMaxSamples = 250_000
-	pageMaxLabels  = 128  // of a sample
-	pageMaxValue   = 1024 // characters of a number
-	pageStride     = 64 << 10
+	maxSamples   = 250_000
+	maxLabels    = 128  // of a sample
+	maxNumberLen = 1024 // characters of a number
+	strideBytes  = 64 << 10
 )
 
-// errPageBound: a page exceeds one of the bounds.
-var errPageBound = errors.New("the page is out of bounds")
+// errBounds: a page exceeds one of the bounds.
+var errBounds = errors.New("the page is out of bounds")
 
 const (
-	pageFaultLabels  = "it has more labels than are read" // pageMaxLabels
-	pageFaultSamples = "more samples than are read"       // pageMaxSamples
+	faultLine    = "it is longer than is read"        // maxLine
+	faultLabels  = "it has more labels than are read" // maxLabels
+	faultSamples = "more samples than are read"       // maxSamples
 )
 
-// pageLabel is one label of a sample. Its parts are valid only while the sample is visited.
-type pageLabel struct{ name, value []byte }
+// pageFault is what is wrong with a page.
+type pageFault struct {
+	line int
+	text string
+}
 
-// pageScanner reads a metrics page in the Prometheus text format (0.0.4 and 1.0.0) or in OpenMetrics 1.0.
+func (f *pageFault) Error() string { return fmt.Sprintf("line %d: %s", f.line, f.text) }
+
+// label is one label of a sample. Its parts are valid only while the sample is visited.
+type label struct{ name, value []byte }
+
+// scanner reads a metrics page in the Prometheus text format (0.0.4 and 1.0.0) or in OpenMetrics 1.0.
 //
 // It checks every line and gives out only the samples it was asked for: a page of vLLM is 56 kB, read once a
 // second, of which the relay uses some twenty lines; building all families of it costs expfmt about 3 ms and
@@ -37,108 +48,148 @@ type pageLabel struct{ name, value []byte }
 // what cannot change a value: a byte order mark, CR LF, blanks at the end of a line, the wording of comments.
 //
 // The zero value wants nothing. A scanner is not safe for concurrent use.
-type pageScanner struct {
+type scanner struct {
 	want map[string]int // sample name to the number that visit is given
 
-	// pause, where set, is called after every pageStride bytes, or the line in which they end. Its error ends the scan.
-	pause func() error
+	// detect, unless nil, is told the name of each sample before it is looked up, until it reports that it knows enough.
+	detect func(name []byte) (enough bool)
 	// steps counts the work: a byte read, a label compared with another, a series looked at is a step each. Tests
 	// hold it against the size of the page.
 	steps int
 
-	labels    []pageLabel // of the line being read; reused
-	unescaped []byte      // label values that held an escape; reused
+	lines     lineReader
+	number    int     // of the line being read
+	only      error   // the first thing that only OpenMetrics has, where the page was not announced as such
+	labels    []label // of the line being read; reused
+	unescaped []byte  // label values that held an escape; reused
 }
 
-// pageVisit is told of a wanted sample. It must not keep labels or anything they point to.
-type pageVisit func(want int, labels []pageLabel, value float64)
+// visitFunc is told of a wanted sample. It must not keep labels or anything they point to.
+type visitFunc func(want int, labels []label, value float64)
 
-// scan reads a whole page. An error names the first bad line; what was visited before it must be thrown away.
-// openMetrics is what the content type says; a page that ends in "# EOF" is OpenMetrics whatever that says.
-func (s *pageScanner) scan(page []byte, openMetrics bool, visit pageVisit) error {
-	s.steps = len(page)
-	if cap(s.unescaped) > pageStride {
+// scan reads a whole page. An error names the first bad line, or is that of the reader; what was visited before it
+// must be thrown away. openMetrics is what the content type says; a page that ends in "# EOF" is OpenMetrics whatever
+// that says.
+func (s *scanner) scan(page io.Reader, openMetrics bool, visit visitFunc) error {
+	s.lines.reset(page)
+	defer func() { s.steps += s.lines.release() }()
+	if cap(s.unescaped) > lineBuffer {
 		s.unescaped = nil
 	}
-	page = bytes.TrimPrefix(page, []byte("\xEF\xBB\xBF"))
-	if i := bytes.IndexByte(page, 0); i >= 0 {
-		return pageError(1+bytes.Count(page[:i], []byte("\n")), "it holds a NUL byte")
-	}
-	if pageEnds(page) {
-		openMetrics = true
-	}
+	s.steps, s.number, s.only = 0, 0, nil
+	var after error // the first line that follows a "# EOF"
 	ended := false
-	number, samples, stride := 0, 0, 0
-	for len(page) > 0 {
-		number++
-		if stride >= pageStride && s.pause != nil {
-			stride = 0
-			if err := s.pause(); err != nil {
-				return err
+	for samples := 0; ; {
+		line, terminated, err := s.lines.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if s.number++; err != nil {
+			return s.readFault(err)
+		}
+		if line = s.trim(line); ended {
+			after = cmp.Or(after, s.fault("there is text after # EOF"))
+			if ended = false; openMetrics {
+				return after
 			}
 		}
-		line, rest, terminated := bytes.Cut(page, []byte("\n"))
-		page, stride = rest, stride+len(line)+1
-		line = bytes.Trim(bytes.TrimSuffix(line, []byte("\r")), " \t")
 		switch {
-		case ended:
-			return pageError(number, "there is text after # EOF")
-		case openMetrics && string(line) == "# EOF":
+		case string(line) == "# EOF":
 			ended = true
 			continue // the one line that may lack a line feed
+		case bytes.IndexByte(line, 0) >= 0:
+			return s.fault("it holds a NUL byte")
 		case !terminated:
-			return pageError(number, "the page is cut off in this line")
+			return s.fault("the page is cut off in this line")
 		case len(line) == 0 || line[0] == '#':
 			continue
 		}
-		if samples++; samples > pageMaxSamples {
-			return pageError(number, pageFaultSamples)
+		if samples++; samples > maxSamples {
+			return s.fault(faultSamples)
 		}
 		if fault := s.sample(line, openMetrics, visit); fault != "" {
-			return pageError(number, fault)
+			return s.fault(fault)
 		}
 	}
-	if openMetrics && !ended {
-		return pageError(number, "the page is cut off: OpenMetrics without # EOF")
+	switch {
+	case ended:
+		return after
+	case openMetrics:
+		return s.fault("the page is cut off: OpenMetrics without # EOF")
 	}
-	return nil
+	return s.only
 }
 
-func pageError(line int, fault string) error {
-	if fault == pageFaultLabels || fault == pageFaultSamples {
-		return fmt.Errorf("%w: line %d: %s", errPageBound, line, fault)
+// trim takes off what surrounds a line and means nothing.
+func (s *scanner) trim(line []byte) []byte {
+	if s.number == 1 {
+		line = bytes.TrimPrefix(line, []byte("\xEF\xBB\xBF"))
 	}
-	return fmt.Errorf("line %d: %s", line, fault)
+	return bytes.Trim(bytes.TrimSuffix(line, []byte("\r")), " \t")
 }
 
-// pageEnds reports whether the last line of a page is "# EOF".
-func pageEnds(page []byte) bool {
-	page = bytes.TrimRight(page, "\r\n")
-	last := page[bytes.LastIndexByte(page, '\n')+1:]
-	return string(last) == "# EOF"
+// fault is an error about the line being read.
+func (s *scanner) fault(text string) error {
+	fault := &pageFault{s.number, text}
+	if text == faultLine || text == faultLabels || text == faultSamples {
+		return fmt.Errorf("%w: %w", errBounds, fault)
+	}
+	return fault
+}
+
+// readFault is the error for a line that could not be read.
+func (s *scanner) readFault(err error) error {
+	if errors.Is(err, errLine) {
+		return s.fault(faultLine)
+	}
+	return err
+}
+
+// note keeps in mind the first thing that only OpenMetrics has. Whether it is a fault, the end of the page tells.
+func (s *scanner) note(format string, quoted []byte) {
+	if s.only == nil {
+		s.only = s.fault(fmt.Sprintf(format, excerpt(quoted)))
+	}
+}
+
+// lookUp tells whether a sample is wanted.
+func (s *scanner) lookUp(name []byte) (want int, wanted bool) {
+	if s.detect != nil && s.detect(name) {
+		s.detect = nil
+	}
+	want, wanted = s.want[string(name)]
+	return want, wanted
 }
 
 // sample reads one line: name, labels, value, timestamp, exemplar. It returns what is wrong with it.
-func (s *pageScanner) sample(line []byte, openMetrics bool, visit pageVisit) (fault string) {
+func (s *scanner) sample(line []byte, openMetrics bool, visit visitFunc) (fault string) {
 	s.labels, s.unescaped = s.labels[:0], s.unescaped[:0]
-	name, rest := pageName(line, true)
-	if len(name) == 0 && line[0] != '{' {
+	name, rest := cutName(line, true)
+	bare := len(name) > 0
+	if !bare && line[0] != '{' {
 		return "it begins with no metric name"
 	}
-	want, wanted := s.want[string(name)]
-	blank := len(rest) > 0 && pageBlank(rest[0])
-	rest = pageTrim(rest)
+	var want int
+	var wanted bool
+	if bare {
+		want, wanted = s.lookUp(name)
+	}
+	blank := len(rest) > 0 && isBlank(rest[0])
+	rest = trimBlanks(rest)
 	if len(rest) > 0 && rest[0] == '{' {
-		if rest, fault = s.labelSet(rest[1:], &name, wanted || len(name) == 0); fault != "" {
+		if rest, fault = s.labelSet(rest[1:], &name, wanted || !bare); fault != "" {
 			return fault
 		}
-		if want, wanted = s.want[string(name)]; len(name) == 0 {
+		if len(name) == 0 {
 			return "it has labels but no metric name"
+		}
+		if !bare {
+			want, wanted = s.lookUp(name)
 		}
 	} else if !blank {
 		return "the metric name holds a character that is not allowed, or has no value"
 	}
-	value, rest, fault := pageValue(rest)
+	value, rest, fault := cutNumber(rest)
 	if fault != "" {
 		return fault
 	}
@@ -153,42 +204,42 @@ func (s *pageScanner) sample(line []byte, openMetrics bool, visit pageVisit) (fa
 
 // labelSet reads labels after their opening brace, up to and with the closing one. Where the metric name is in
 // the braces (`{"name",a="b"}`, text 1.0.0), it is stored in name, which must be empty then.
-func (s *pageScanner) labelSet(rest []byte, name *[]byte, keep bool) (after []byte, fault string) {
+func (s *scanner) labelSet(rest []byte, name *[]byte, keep bool) (after []byte, fault string) {
 	first := len(*name) == 0
 	begin := len(s.labels)
 	for {
-		rest = pageTrim(rest)
+		rest = trimBlanks(rest)
 		if len(rest) > 0 && rest[0] == '}' {
 			if !keep {
 				s.labels = s.labels[:begin]
 			}
 			return rest[1:], ""
 		}
-		var label, value []byte
+		var key, value []byte
 		quoted := len(rest) > 0 && rest[0] == '"'
-		if label, rest, fault = s.labelName(rest); fault != "" {
+		if key, rest, fault = s.labelName(rest); fault != "" {
 			return nil, fault
 		}
-		rest = pageTrim(rest)
+		rest = trimBlanks(rest)
 		switch {
 		case len(rest) > 0 && rest[0] == '=':
-			if rest, fault = s.labelValue(pageTrim(rest[1:]), &value); fault != "" {
+			if rest, fault = s.labelValue(trimBlanks(rest[1:]), &value); fault != "" {
 				return nil, fault
 			}
-			if s.repeated(label, begin) {
+			if s.repeated(key, begin) {
 				return nil, "a label name is used twice or reserved"
 			}
-			if len(s.labels)-begin == pageMaxLabels {
-				return nil, pageFaultLabels
+			if len(s.labels)-begin == maxLabels {
+				return nil, faultLabels
 			}
-			s.labels = append(s.labels, pageLabel{label, value})
+			s.labels = append(s.labels, label{key, value})
 		case first && quoted:
-			*name = label
+			*name = key
 		default:
 			return nil, "a label has no value"
 		}
 		first = false
-		rest = pageTrim(rest)
+		rest = trimBlanks(rest)
 		switch {
 		case len(rest) > 0 && rest[0] == ',':
 			rest = rest[1:]
@@ -198,32 +249,32 @@ func (s *pageScanner) labelSet(rest []byte, name *[]byte, keep bool) (after []by
 	}
 }
 
-func (s *pageScanner) repeated(label []byte, begin int) bool {
+func (s *scanner) repeated(name []byte, begin int) bool {
 	s.steps += len(s.labels) - begin
 	for _, l := range s.labels[begin:] {
-		if bytes.Equal(l.name, label) {
+		if bytes.Equal(l.name, name) {
 			return true
 		}
 	}
-	return string(label) == "__name__"
+	return string(name) == "__name__"
 }
 
 // labelName reads a bare label name or a quoted name.
-func (s *pageScanner) labelName(rest []byte) (name, after []byte, fault string) {
+func (s *scanner) labelName(rest []byte) (name, after []byte, fault string) {
 	if len(rest) > 0 && rest[0] == '"' {
 		if after, fault = s.labelValue(rest, &name); fault == "" && (len(name) == 0 || !utf8.Valid(name)) {
 			fault = "a quoted name is empty or not UTF-8"
 		}
 		return name, after, fault
 	}
-	if name, after = pageName(rest, false); len(name) == 0 {
+	if name, after = cutName(rest, false); len(name) == 0 {
 		return nil, nil, "a label name is missing or holds a character that is not allowed"
 	}
 	return name, after, ""
 }
 
 // labelValue reads a quoted string and resolves its escapes.
-func (s *pageScanner) labelValue(rest []byte, value *[]byte) (after []byte, fault string) {
+func (s *scanner) labelValue(rest []byte, value *[]byte) (after []byte, fault string) {
 	if len(rest) == 0 || rest[0] != '"' {
 		return nil, "a label value is not quoted"
 	}
@@ -261,28 +312,37 @@ func (s *pageScanner) labelValue(rest []byte, value *[]byte) (after []byte, faul
 }
 
 // tail checks what may follow a value: a timestamp and, in OpenMetrics, an exemplar.
-func (s *pageScanner) tail(rest []byte, openMetrics bool) (fault string) {
-	if rest = pageTrim(rest); len(rest) == 0 {
+func (s *scanner) tail(rest []byte, openMetrics bool) (fault string) {
+	if rest = trimBlanks(rest); len(rest) == 0 {
 		return ""
 	}
 	if rest[0] != '#' {
+		const noStamp = "%q after the value is no timestamp"
 		var stamp []byte
-		stamp, rest = pageToken(rest)
-		if !pageTimestamp(stamp, openMetrics) {
-			return fmt.Sprintf("%q after the value is no timestamp", pageExcerpt(stamp))
+		stamp, rest = cutToken(rest)
+		switch {
+		case isTimestamp(stamp, openMetrics):
+		case !openMetrics && isTimestamp(stamp, true):
+			s.note(noStamp, stamp)
+		default:
+			return fmt.Sprintf(noStamp, excerpt(stamp))
 		}
-		if rest = pageTrim(rest); len(rest) == 0 {
+		if rest = trimBlanks(rest); len(rest) == 0 {
 			return ""
 		}
 	}
-	if !openMetrics || rest[0] != '#' {
-		return fmt.Sprintf("there is %q after the value", pageExcerpt(rest))
+	const more = "there is %q after the value"
+	switch {
+	case rest[0] != '#':
+		return fmt.Sprintf(more, excerpt(rest))
+	case !openMetrics:
+		s.note(more, rest)
 	}
-	return s.exemplar(pageTrim(rest[1:]))
+	return s.exemplar(trimBlanks(rest[1:]))
 }
 
 // exemplar checks `{labels} value [timestamp]` and keeps nothing of it.
-func (s *pageScanner) exemplar(rest []byte) (fault string) {
+func (s *scanner) exemplar(rest []byte) (fault string) {
 	if len(rest) == 0 || rest[0] != '{' {
 		return "an exemplar has no labels"
 	}
@@ -290,17 +350,17 @@ func (s *pageScanner) exemplar(rest []byte) (fault string) {
 	if rest, fault = s.labelSet(rest[1:], &name, false); fault != "" {
 		return "exemplar: " + fault
 	}
-	if _, rest, fault = pageValue(rest); fault != "" {
+	if _, rest, fault = cutNumber(rest); fault != "" {
 		return "exemplar: " + fault
 	}
-	if rest = pageTrim(rest); len(rest) > 0 && !pageTimestamp(rest, true) {
-		return fmt.Sprintf("exemplar: %q is no timestamp", pageExcerpt(rest))
+	if rest = trimBlanks(rest); len(rest) > 0 && !isTimestamp(rest, true) {
+		return fmt.Sprintf("exemplar: %q is no timestamp", excerpt(rest))
 	}
 	return ""
 }
 
-// pageName cuts a metric name (which may hold colons) or a label name off the front; empty if there is none.
-func pageName(b []byte, metric bool) (name, rest []byte) {
+// cutName cuts a metric name (which may hold colons) or a label name off the front; empty if there is none.
+func cutName(b []byte, metric bool) (name, rest []byte) {
 	i := 0
 	for i < len(b) {
 		c := b[i]
@@ -313,52 +373,52 @@ func pageName(b []byte, metric bool) (name, rest []byte) {
 	return b[:i], b[i:]
 }
 
-// pageValue reads a value as Go and Python write it; hexadecimal and underscores, which Go would read, are refused.
-func pageValue(b []byte) (value float64, rest []byte, fault string) {
-	token, rest := pageToken(pageTrim(b))
+// cutNumber reads a value as Go and Python write it; hexadecimal and underscores, which Go would read, are refused.
+func cutNumber(b []byte) (value float64, rest []byte, fault string) {
+	token, rest := cutToken(trimBlanks(b))
 	if len(token) == 0 {
 		return 0, nil, "the value is missing"
 	}
-	if len(token) > pageMaxValue {
-		return 0, nil, fmt.Sprintf("%q is no value", pageExcerpt(token))
+	if len(token) > maxNumberLen {
+		return 0, nil, fmt.Sprintf("%q is no value", excerpt(token))
 	}
 	value, err := strconv.ParseFloat(string(token), 64)
 	if err != nil || bytes.ContainsAny(token, "pP_") {
-		return 0, nil, fmt.Sprintf("%q is no value", pageExcerpt(token))
+		return 0, nil, fmt.Sprintf("%q is no value", excerpt(token))
 	}
 	return value, rest, ""
 }
 
-// pageTimestamp tells whether b is a timestamp: whole milliseconds in text, seconds with a fraction in OpenMetrics.
-func pageTimestamp(b []byte, openMetrics bool) bool {
+// isTimestamp tells whether b is a timestamp: whole milliseconds in text, seconds with a fraction in OpenMetrics.
+func isTimestamp(b []byte, openMetrics bool) bool {
 	if !openMetrics {
 		_, err := strconv.ParseInt(string(b), 10, 64)
 		return err == nil
 	}
-	if len(b) > pageMaxValue {
+	if len(b) > maxNumberLen {
 		return false
 	}
 	_, err := strconv.ParseFloat(string(b), 64)
 	return err == nil && !bytes.ContainsAny(b, "pPnN_") // not NaN, not Inf
 }
 
-func pageToken(b []byte) (token, rest []byte) {
+func cutToken(b []byte) (token, rest []byte) {
 	for i, c := range b {
-		if pageBlank(c) {
+		if isBlank(c) {
 			return b[:i], b[i:]
 		}
 	}
 	return b, nil
 }
 
-func pageTrim(b []byte) []byte {
-	for len(b) > 0 && pageBlank(b[0]) {
+func trimBlanks(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]
 	}
 	return b
 }
 
-func pageBlank(c byte) bool { return c == ' ' || c == '\t' }
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// pageExcerpt bounds what a message quotes of a page.
-func pageExcerpt(b []byte) []byte { return b[:min(len(b), 40)] }
+// excerpt bounds what a message quotes of a page.
+func excerpt(b []byte) []byte { return b[:min(len(b), 40)] }

@@ -18,32 +18,33 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/llm-prober/llm_prober/internal/cputest"
 	"github.com/llm-prober/llm_prober/internal/recording"
 )
 
-// expositionSamples is what a page says: "name{a=\"b\"}" to its values, in the order of the page.
-type expositionSamples map[string][]float64
+// samples is what a page says: "name{a=\"b\"}" to its values, in the order of the page.
+type samples map[string][]float64
 
-// expositionScan reads a page with the scanner under test.
-func expositionScan(page []byte, openMetrics bool, names ...string) (expositionSamples, error) {
+// scanAll reads a page with the scanner under test.
+func scanAll(page []byte, openMetrics bool, names ...string) (samples, error) {
 	want := map[string]int{}
 	for i, name := range names {
 		want[name] = i
 	}
-	got := expositionSamples{}
-	scanner := pageScanner{want: want}
-	err := scanner.scan(page, openMetrics, func(i int, labels []pageLabel, value float64) {
+	got := samples{}
+	scanner := scanner{want: want}
+	err := scanner.scan(bytes.NewReader(page), openMetrics, func(i int, labels []label, value float64) {
 		pairs := map[string]string{}
 		for _, l := range labels {
 			pairs[string(l.name)] = string(l.value)
 		}
-		key := expositionKey(names[i], pairs)
+		key := seriesKey(names[i], pairs)
 		got[key] = append(got[key], value)
 	})
 	return got, err
 }
 
-func expositionKey(name string, labels map[string]string) string {
+func seriesKey(name string, labels map[string]string) string {
 	var b strings.Builder
 	for i, label := range slices.Sorted(maps.Keys(labels)) {
 		if i > 0 {
@@ -54,9 +55,9 @@ func expositionKey(name string, labels map[string]string) string {
 	return name + "{" + b.String() + "}"
 }
 
-// expositionExpfmt reads the same with prometheus/common.
-func expositionExpfmt(families map[string]*dto.MetricFamily, names ...string) expositionSamples {
-	got := expositionSamples{}
+// fromExpfmt reads the same with prometheus/common.
+func fromExpfmt(families map[string]*dto.MetricFamily, names ...string) samples {
+	got := samples{}
 	add := func(name string, m *dto.Metric, value float64) {
 		if !slices.Contains(names, name) {
 			return
@@ -65,7 +66,7 @@ func expositionExpfmt(families map[string]*dto.MetricFamily, names ...string) ex
 		for _, l := range m.Label {
 			pairs[l.GetName()] = l.GetValue()
 		}
-		key := expositionKey(name, pairs)
+		key := seriesKey(name, pairs)
 		got[key] = append(got[key], value)
 	}
 	for name, f := range families {
@@ -86,7 +87,7 @@ func expositionExpfmt(families map[string]*dto.MetricFamily, names ...string) ex
 	return got
 }
 
-var expositionNames = []string{
+var recordedNames = []string{
 	"process_start_time_seconds",
 	"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "vllm:cache_config_info",
 	"vllm:num_preemptions_total", "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
@@ -96,8 +97,8 @@ var expositionNames = []string{
 	"vllm:request_prefill_time_seconds_sum", "vllm:request_prefill_time_seconds_count",
 }
 
-// expositionPages are the recorded metrics pages of a real vLLM.
-func expositionPages(t testing.TB) map[string][]byte {
+// recordedPages are the recorded metrics pages of a real vLLM.
+func recordedPages(t testing.TB) map[string][]byte {
 	pages := map[string][]byte{}
 	for _, name := range recording.Names() {
 		r, err := recording.Load(name)
@@ -118,15 +119,15 @@ func expositionPages(t testing.TB) map[string][]byte {
 }
 
 func TestExpositionAgreesWithExpfmtOnRecordedPages(t *testing.T) {
-	for name, page := range expositionPages(t) {
+	for name, page := range recordedPages(t) {
 		t.Run(name, func(t *testing.T) {
 			parser := expfmt.NewTextParser(model.UTF8Validation)
 			families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := expositionExpfmt(families, expositionNames...)
-			got, err := expositionScan(page, false, expositionNames...)
+			want := fromExpfmt(families, recordedNames...)
+			got, err := scanAll(page, false, recordedNames...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,42 +147,42 @@ func TestExpositionReads(t *testing.T) {
 		name        string
 		page        string
 		openMetrics bool
-		want        expositionSamples
+		want        samples
 	}{
-		{name: "empty page", page: "", want: expositionSamples{}},
-		{name: "comments only", page: "# HELP a x\n# TYPE a gauge\n#\n\n", want: expositionSamples{}},
-		{name: "no labels", page: "a 1\n", want: expositionSamples{"a{}": {1}}},
-		{name: "empty labels", page: "a{} 1\n", want: expositionSamples{"a{}": {1}}},
-		{name: "trailing comma", page: "a{x=\"1\",} 1\n", want: expositionSamples{`a{x="1"}`: {1}}},
-		{name: "blanks everywhere", page: " a { x = \"1\" , y = \"2\" }\t 1 \n", want: expositionSamples{`a{x="1",y="2"}`: {1}}},
-		{name: "no blank after the brace", page: "a{x=\"1\"}2\n", want: expositionSamples{`a{x="1"}`: {2}}},
-		{name: "escapes", page: "a{x=\"C:\\\\q\\\"8\\\"\\nfast\"} 1\n", want: expositionSamples{`a{x="C:\\q\"8\"\nfast"}`: {1}}},
-		{name: "two escaped values do not mix", page: "a{x=\"\\\\1\",y=\"\\\\2\"} 1\n", want: expositionSamples{`a{x="\\1",y="\\2"}`: {1}}},
-		{name: "braces and commas in a value", page: "a{x=\"},{\"} 1\n", want: expositionSamples{`a{x="},{"}`: {1}}},
-		{name: "longer names are others", page: "ab 1\na_by 2\na:c 3\na 4\n", want: expositionSamples{"a{}": {4}}},
-		{name: "values of Python", page: "a 6.0\nb 1.79596686645e+09\n", want: expositionSamples{"a{}": {6}, "b{}": {1795966866.45}}},
-		{name: "infinities", page: "a +Inf\nb -Inf\n", want: expositionSamples{"a{}": {math.Inf(1)}, "b{}": {math.Inf(-1)}}},
-		{name: "not a number", page: "a NaN\n", want: expositionSamples{"a{}": {math.NaN()}}},
-		{name: "timestamp", page: "a 1 1395066363000\nb 2 -3\n", want: expositionSamples{"a{}": {1}, "b{}": {2}}},
-		{name: "carriage returns", page: "# TYPE a gauge\r\na 3\r\nb{x=\"1\"} 4\r\n", want: expositionSamples{"a{}": {3}, `b{x="1"}`: {4}}},
-		{name: "byte order mark", page: "\xEF\xBB\xBFa 1\n", want: expositionSamples{"a{}": {1}}},
-		{name: "repeated samples", page: "a 1\na 2\n", want: expositionSamples{"a{}": {1, 2}}},
-		{name: "quoted name", page: "{\"a\",x=\"1\"} 1\n{\"a\"} 2\n", want: expositionSamples{`a{x="1"}`: {1}, "a{}": {2}}},
-		{name: "quoted label name", page: "a{\"x.y\"=\"1\"} 1\n", want: expositionSamples{`a{x.y="1"}`: {1}}},
-		{name: "eof is a comment in text", page: "# EOF\na 1\n", want: expositionSamples{"a{}": {1}}},
+		{name: "empty page", page: "", want: samples{}},
+		{name: "comments only", page: "# HELP a x\n# TYPE a gauge\n#\n\n", want: samples{}},
+		{name: "no labels", page: "a 1\n", want: samples{"a{}": {1}}},
+		{name: "empty labels", page: "a{} 1\n", want: samples{"a{}": {1}}},
+		{name: "trailing comma", page: "a{x=\"1\",} 1\n", want: samples{`a{x="1"}`: {1}}},
+		{name: "blanks everywhere", page: " a { x = \"1\" , y = \"2\" }\t 1 \n", want: samples{`a{x="1",y="2"}`: {1}}},
+		{name: "no blank after the brace", page: "a{x=\"1\"}2\n", want: samples{`a{x="1"}`: {2}}},
+		{name: "escapes", page: "a{x=\"C:\\\\q\\\"8\\\"\\nfast\"} 1\n", want: samples{`a{x="C:\\q\"8\"\nfast"}`: {1}}},
+		{name: "two escaped values do not mix", page: "a{x=\"\\\\1\",y=\"\\\\2\"} 1\n", want: samples{`a{x="\\1",y="\\2"}`: {1}}},
+		{name: "braces and commas in a value", page: "a{x=\"},{\"} 1\n", want: samples{`a{x="},{"}`: {1}}},
+		{name: "longer names are others", page: "ab 1\na_by 2\na:c 3\na 4\n", want: samples{"a{}": {4}}},
+		{name: "values of Python", page: "a 6.0\nb 1.79596686645e+09\n", want: samples{"a{}": {6}, "b{}": {1795966866.45}}},
+		{name: "infinities", page: "a +Inf\nb -Inf\n", want: samples{"a{}": {math.Inf(1)}, "b{}": {math.Inf(-1)}}},
+		{name: "not a number", page: "a NaN\n", want: samples{"a{}": {math.NaN()}}},
+		{name: "timestamp", page: "a 1 1395066363000\nb 2 -3\n", want: samples{"a{}": {1}, "b{}": {2}}},
+		{name: "carriage returns", page: "# TYPE a gauge\r\na 3\r\nb{x=\"1\"} 4\r\n", want: samples{"a{}": {3}, `b{x="1"}`: {4}}},
+		{name: "byte order mark", page: "\xEF\xBB\xBFa 1\n", want: samples{"a{}": {1}}},
+		{name: "repeated samples", page: "a 1\na 2\n", want: samples{"a{}": {1, 2}}},
+		{name: "quoted name", page: "{\"a\",x=\"1\"} 1\n{\"a\"} 2\n", want: samples{`a{x="1"}`: {1}, "a{}": {2}}},
+		{name: "quoted label name", page: "a{\"x.y\"=\"1\"} 1\n", want: samples{`a{x.y="1"}`: {1}}},
+		{name: "eof is a comment in text", page: "# EOF\na 1\n", want: samples{"a{}": {1}}},
 
-		{name: "openmetrics", page: "# TYPE a counter\na_total 5.0 1520879607.789\na 1\n# EOF\n", openMetrics: om, want: expositionSamples{"a{}": {1}}},
-		{name: "openmetrics by its body", page: "a 1 1520879607.789\n# EOF\n", want: expositionSamples{"a{}": {1}}},
-		{name: "openmetrics without last line feed", page: "a 1\n# EOF", openMetrics: om, want: expositionSamples{"a{}": {1}}},
+		{name: "openmetrics", page: "# TYPE a counter\na_total 5.0 1520879607.789\na 1\n# EOF\n", openMetrics: om, want: samples{"a{}": {1}}},
+		{name: "openmetrics by its body", page: "a 1 1520879607.789\n# EOF\n", want: samples{"a{}": {1}}},
+		{name: "openmetrics without last line feed", page: "a 1\n# EOF", openMetrics: om, want: samples{"a{}": {1}}},
 		{
 			name: "exemplars", openMetrics: om,
 			page: "b{le=\"1.0\"} 2 # {trace_id=\"x\"} 0.5\nb{le=\"2.0\"} 3 12.5 # {trace_id=\"y\"} 0.7 1520879607.789\na{x=\"1\"} 1 # {} 1\n# EOF\n",
-			want: expositionSamples{`b{le="1.0"}`: {2}, `b{le="2.0"}`: {3}, `a{x="1"}`: {1}},
+			want: samples{`b{le="1.0"}`: {2}, `b{le="2.0"}`: {3}, `a{x="1"}`: {1}},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := expositionScan([]byte(tt.page), tt.openMetrics, "a", "b")
+			got, err := scanAll([]byte(tt.page), tt.openMetrics, "a", "b")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -244,7 +245,7 @@ func TestExpositionRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := expositionScan([]byte(tt.page), tt.openMetrics, "a", "b")
+			_, err := scanAll([]byte(tt.page), tt.openMetrics, "a", "b")
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got %v\nwant %s", err, tt.want)
 			}
@@ -254,9 +255,9 @@ func TestExpositionRefuses(t *testing.T) {
 
 // A page cut anywhere but between two lines is refused, whole and without a value.
 func TestExpositionRefusesEveryTruncation(t *testing.T) {
-	page := expositionPages(t)["load-metrics-waiting"]
+	page := recordedPages(t)["load-metrics-waiting"]
 	for i := 1; i < len(page); i += 97 {
-		_, err := expositionScan(page[:i], false, expositionNames...)
+		_, err := scanAll(page[:i], false, recordedNames...)
 		if whole := page[i-1] == '\n'; (err == nil) != whole {
 			t.Fatalf("cut after %q: %v", page[max(0, i-20):i], err)
 		}
@@ -264,15 +265,17 @@ func TestExpositionRefusesEveryTruncation(t *testing.T) {
 }
 
 func TestExpositionAllocatesNothing(t *testing.T) {
-	page := expositionPages(t)["metrics-after"]
+	page := recordedPages(t)["metrics-after"]
 	want := map[string]int{}
-	for i, name := range expositionNames {
+	for i, name := range recordedNames {
 		want[name] = i
 	}
-	scanner := pageScanner{want: want}
+	scanner := scanner{want: want}
 	sum := 0.0
+	reader := bytes.NewReader(nil)
 	allocs := testing.AllocsPerRun(20, func() {
-		err := scanner.scan(page, false, func(_ int, _ []pageLabel, value float64) { sum += value })
+		reader.Reset(page)
+		err := scanner.scan(reader, false, func(_ int, _ []label, value float64) { sum += value })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +286,7 @@ func TestExpositionAllocatesNothing(t *testing.T) {
 }
 
 // FuzzExposition holds the scanner against expfmt: where both accept a page, the wanted values agree; and what
-// the scanner accepts expfmt accepts too, but for the lenience that the scanner documents.
+// the scanner accepts expfmt accepts too, but for the lenience that the scanner documents. The work is bounded.
 func FuzzExposition(f *testing.F) {
 	for _, page := range []string{
 		"a 1\n", "a{x=\"1\",y=\"\\\\\\n\\\"\"} 2 3\n", "{\"a\",\"x.y\"=\"1\"} NaN\nb +Inf\n", "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_sum 1\na_count 1\n",
@@ -291,15 +294,20 @@ func FuzzExposition(f *testing.F) {
 	} {
 		f.Add([]byte(page))
 	}
+	for _, page := range hostilePages(2000) {
+		f.Add([]byte(page))
+	}
 	f.Fuzz(func(t *testing.T, page []byte) {
-		got, err := expositionScan(page, false, "a", "b")
-		if err != nil || pageEnds(page) {
+		var got samples
+		var err error
+		cputest.Linear(t, len(page), func() { got, err = scanAll(page, false, "a", "b") })
+		if err != nil || bytes.HasSuffix(bytes.TrimRight(page, "\r\n"), []byte("# EOF")) {
 			return // expfmt knows no OpenMetrics
 		}
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
 		if err != nil {
-			if !expositionLenient(page) {
+			if !lenient(page) {
 				t.Errorf("the scanner accepts what expfmt refuses: %v", err)
 			}
 			return
@@ -307,37 +315,37 @@ func FuzzExposition(f *testing.F) {
 		if bytes.ContainsRune(page, '#') {
 			return // with types, expfmt sorts samples into histograms
 		}
-		want := expositionExpfmt(families, "a", "b")
+		want := fromExpfmt(families, "a", "b")
 		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("the scanner (+) differs from expfmt (-):\n%s", diff)
 		}
 	})
 }
 
-// expositionLenient reports whether a page has something that only the scanner tolerates.
-func expositionLenient(page []byte) bool {
+// lenient reports whether a page has something that only the scanner tolerates.
+func lenient(page []byte) bool {
 	return bytes.ContainsAny(page, "#\r") || bytes.HasPrefix(page, []byte("\xEF\xBB\xBF")) || !utf8.Valid(page) ||
 		bytes.Contains(page, []byte(" \n")) || bytes.Contains(page, []byte("\t\n"))
 }
 
 func BenchmarkExpositionScanner(b *testing.B) {
-	page := expositionPages(b)["metrics-after"]
+	page := recordedPages(b)["metrics-after"]
 	want := map[string]int{}
-	for i, name := range expositionNames {
+	for i, name := range recordedNames {
 		want[name] = i
 	}
-	scanner := pageScanner{want: want}
+	scanner := scanner{want: want}
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := scanner.scan(page, false, func(int, []pageLabel, float64) {}); err != nil {
+		if err := scanner.scan(bytes.NewReader(page), false, func(int, []label, float64) {}); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func BenchmarkExpositionExpfmt(b *testing.B) {
-	page := expositionPages(b)["metrics-after"]
+	page := recordedPages(b)["metrics-after"]
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	for b.Loop() {

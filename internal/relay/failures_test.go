@@ -28,13 +28,13 @@ import (
 
 // TLS that fails is told as TLS, also when the server speaks up only after the handshake, as it must under TLS 1.3
 // when it misses a client's certificate, and also when it then only closes.
-func TestRelayTLS(t *testing.T) {
-	trusting := func(c *RelayConfig) { c.HTTP.TLSConfig.InsecureSkipVerify = true }
+func TestTLS(t *testing.T) {
+	trusting := func(c *Config) { c.HTTP.TLSConfig.InsecureSkipVerify = true }
 	tests := []struct {
 		name   string
 		server *tls.Config // nil: no TLS
 		closes bool        // after the handshake, without a word
-		change func(*RelayConfig)
+		change func(*Config)
 		reason string
 		err    string
 	}{
@@ -42,9 +42,9 @@ func TestRelayTLS(t *testing.T) {
 		{name: "an alert in the handshake", server: &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}, change: trusting, reason: "tls", err: "remote error: tls:"},
 		{name: "a close after a certificate was asked for", server: &tls.Config{ClientAuth: tls.RequestClientCert}, closes: true, change: trusting, reason: "tls", err: "asked for a client certificate"},
 		{name: "a close without a cause", server: &tls.Config{}, closes: true, change: trusting, reason: "connect"},
-		{name: "a certificate that nobody vouches for", server: &tls.Config{}, change: func(*RelayConfig) {}, reason: "tls", err: "certificate"},
+		{name: "a certificate that nobody vouches for", server: &tls.Config{}, change: func(*Config) {}, reason: "tls", err: "certificate"},
 		{name: "no TLS", change: trusting, reason: "tls", err: "server gave HTTP response to HTTPS client"},
-		{name: "a version that is too old", server: &tls.Config{MaxVersion: tls.VersionTLS12}, change: func(c *RelayConfig) {
+		{name: "a version that is too old", server: &tls.Config{MaxVersion: tls.VersionTLS12}, change: func(c *Config) {
 			trusting(c)
 			c.HTTP.TLSConfig.MinVersion = tls.VersionTLS13
 		}, reason: "tls", err: "protocol version"},
@@ -66,18 +66,18 @@ func TestRelayTLS(t *testing.T) {
 				server.Start()
 			}
 			defer server.Close()
-			cfg := RelayConfig{
+			cfg := Config{
 				Registerer: prometheus.NewRegistry(), Engine: EngineVLLM,
-				URL: relayURL(t, "https://"+server.Listener.Addr().String()),
+				URL: parseURL(t, "https://"+server.Listener.Addr().String()),
 			}
 			tt.change(&cfg)
-			relay, err := NewRelay(cfg)
+			relay, err := New(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer relay.closeIdle()
 			_, err = relay.scrape(t.Context())
-			var failure *relayFailure
+			var failure *scrapeError
 			if !errors.As(err, &failure) || failure.reason != tt.reason || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%v, want the reason %s", err, tt.reason)
 			}
@@ -86,13 +86,13 @@ func TestRelayTLS(t *testing.T) {
 }
 
 // A certificate that is not there yet, or is none, or goes, is a state of the target, told with the file's name.
-func TestRelayCertificateFiles(t *testing.T) {
+func TestCertificateFiles(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	cfg := RelayConfig{Registerer: prometheus.NewRegistry(), Engine: EngineVLLM, URL: relayURL(t, server.URL)}
+	cfg := Config{Registerer: prometheus.NewRegistry(), Engine: EngineVLLM, URL: parseURL(t, server.URL)}
 	cfg.HTTP.TLSConfig.CAFile = file
-	relay, err := NewRelay(cfg)
+	relay, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestRelayCertificateFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := relay.scrape(t.Context())
-		var failure *relayFailure
+		var failure *scrapeError
 		if !errors.As(err, &failure) || failure.reason != step.reason || step.reason == "tls" && !strings.Contains(err.Error(), file) {
 			t.Errorf("with %.4q: %v, want the reason %s", step.content, err, step.reason)
 		}
@@ -116,22 +116,22 @@ func TestRelayCertificateFiles(t *testing.T) {
 }
 
 // A key that never comes ends a sample at its time, as a timeout; many in a row are our own fault and hold up nothing.
-func TestRelayCredentialsThatHang(t *testing.T) {
+func TestCredentialsThatHang(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Skip(err)
 	}
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
-	cfg := RelayConfig{Registerer: prometheus.NewRegistry(), Engine: EngineVLLM, URL: relayURL(t, server.URL), Timeout: time.Millisecond}
+	cfg := Config{Registerer: prometheus.NewRegistry(), Engine: EngineVLLM, URL: parseURL(t, server.URL), Timeout: time.Millisecond}
 	cfg.HTTP.BearerTokenFile = pipe
-	relay, err := NewRelay(cfg)
+	relay, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer relay.closeIdle()
 	reason := func() string {
-		var failure *relayFailure
+		var failure *scrapeError
 		if _, err := relay.scrape(t.Context()); !errors.As(err, &failure) {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestRelayCredentialsThatHang(t *testing.T) {
 }
 
 // When this process can open no more files, that is its own fault: nothing is said of the server's health.
-func TestRelayOutOfFiles(t *testing.T) {
+func TestOutOfFiles(t *testing.T) {
 	faults := map[string]error{
 		"of the process": &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", syscall.EMFILE)},
 		"of the machine": &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", syscall.ENFILE)},
@@ -174,7 +174,7 @@ func TestRelayOutOfFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out atomic.Bool
-				w := relayStart(t, relayVLLM(relayText(relayRunningPage)), func(c *RelayConfig) {
+				w := start(t, vllm(text(runningPage)), func(c *Config) {
 					dial := c.Dial
 					c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 						if out.Load() {
@@ -201,11 +201,11 @@ func TestRelayOutOfFiles(t *testing.T) {
 }
 
 // A fault of our own anywhere in the relay costs a sample or a page, not the process.
-func TestRelayFaultsOfOurOwn(t *testing.T) {
+func TestFaultsOfOurOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var once sync.Once
-		w := relayStart(t, relayVLLM(relayText(relayRunningPage)), func(c *RelayConfig) {
-			c.OnSample = func(RelaySnapshot) { once.Do(func() { panic("oops") }) }
+		w := start(t, vllm(text(runningPage)), func(c *Config) {
+			c.OnSample = func(Snapshot) { once.Do(func() { panic("oops") }) }
 		})
 		w.pass(1)
 		w.has(map[string]string{"up": "0", "scrape_failures_total{internal}": "1"})
@@ -214,8 +214,8 @@ func TestRelayFaultsOfOurOwn(t *testing.T) {
 
 		good := w.relay.state.Load()
 		bad := *good
-		bad.reading = &relayReading{}
-		bad.reading.families[relayRunning] = []relaySeries{{engine: "\xff"}} // no label value: the library panics
+		bad.reading = &reading{}
+		bad.reading.families[familyRunning] = []series{{engine: "\xff"}} // no label value: the library panics
 		w.relay.state.Store(&bad)
 		w.values()
 		w.relay.state.Store(good)
@@ -224,7 +224,7 @@ func TestRelayFaultsOfOurOwn(t *testing.T) {
 }
 
 // A page that is cut off by an alert is told as TLS too.
-func TestRelayBodyFailures(t *testing.T) {
+func TestBodyFailures(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want string
@@ -232,9 +232,9 @@ func TestRelayBodyFailures(t *testing.T) {
 		{&net.OpError{Op: "remote error", Err: tls.AlertError(116)}, "tls"},
 		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, "connect"},
 		{io.ErrUnexpectedEOF, "parse"},
-		{fmt.Errorf("unpacking: %w", errRelayTooLarge), "too_large"},
+		{fmt.Errorf("unpacking: %w", errTooLarge), "too_large"},
 	} {
-		if got := relayBodyFailure(t.Context(), tt.err); got.reason != tt.want {
+		if got := bodyFailure(t.Context(), tt.err); got.reason != tt.want {
 			t.Errorf("%v: %s, want %s", tt.err, got.reason, tt.want)
 		}
 	}

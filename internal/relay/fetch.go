@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -13,255 +12,176 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/llm-prober/llm_prober/internal/httpclient"
 )
 
 // Bounds on what is read of an answer, in bytes.
 const (
-	relayMaxPage    = 16 << 20 // a page of vLLM has 56 kB
-	relayMaxPacked  = 4 << 20  // of a page that comes compressed
-	relayMaxJSON    = 1 << 20
-	relayMaxHeaders = 256 << 10 // net/http alone would take 10 MB
-	relayMaxDrain   = 16 << 10  // of a body that nobody wants
-	relayMaxHops    = 5
-	relayKeepBuf    = 1 << 20 // a buffer above this is not kept between samples
+	maxPage    = 16 << 20 // a page of vLLM has 56 kB
+	maxPacked  = 4 << 20  // of a page that comes compressed
+	maxJSON    = 1 << 20
+	maxHeaders = 256 << 10 // net/http alone would take 10 MB
+	maxDrain   = 16 << 10  // of a body that nobody wants
+	maxHops    = 5
+	largePage  = 1 << 20 // relays that share [LargePages] read on in one at a time
 )
 
-// relayFailure is a failed scrape: its reason and its cause.
-type relayFailure struct {
+// scrapeError is a failed scrape: its reason and its cause.
+type scrapeError struct {
 	reason string
 	err    error
 }
 
-func (f *relayFailure) Error() string { return f.err.Error() }
-func (f *relayFailure) Unwrap() error { return f.err }
+func (f *scrapeError) Error() string { return f.err.Error() }
+func (f *scrapeError) Unwrap() error { return f.err }
 
-// relayStatus is an answer with a status other than 200.
-type relayStatus struct {
+// statusError is an answer with a status other than 200.
+type statusError struct {
 	code int
 	line string
 }
 
-func (s *relayStatus) Error() string { return fmt.Sprintf("the server answered %.60q", s.line) }
+func (s *statusError) Error() string { return fmt.Sprintf("the server answered %.60q", s.line) }
 
-func relayFail(reason, format string, args ...any) *relayFailure {
-	return &relayFailure{reason, fmt.Errorf(format, args...)}
+func fail(reason, format string, args ...any) *scrapeError {
+	return &scrapeError{reason, fmt.Errorf(format, args...)}
 }
 
-// relayAnswer is a whole answer of the server.
-type relayAnswer struct {
-	body        []byte
-	contentType string
-}
-
-// relayAsk is a request for a page of at most limit bytes.
-type relayAsk struct {
+// question is a request for a page of at most limit bytes.
+type question struct {
 	url    *url.URL
 	accept string
 	limit  int
-	buf    []byte // taken for the body if it is large enough
-	pacer  *relayPacer
+	pacer  *pacer
 }
 
-// relayGet fetches a page. Its error is a *relayFailure.
-func relayGet(ctx context.Context, client *relayClient, ask relayAsk) (relayAnswer, error) {
-	resp, err := client.open(ctx, ask.url, ask.accept)
+// get asks for a page and has it read from its body. Its error is a *scrapeError: one that read returns stays as it
+// is, and any other error of read is taken for one of the body.
+func (c *client) get(ctx context.Context, ask question, read func(body io.Reader, contentType string) error) error {
+	resp, err := c.open(ctx, ask.url, ask.accept)
 	if err != nil {
-		return relayAnswer{}, err
+		return err
 	}
 	defer resp.Body.Close()
 	// net/http ends the reading of most bodies with the context, but not of all.
 	defer context.AfterFunc(ctx, func() { _ = resp.Body.Close() })()
-	if err := relayCheckStatus(resp); err != nil {
-		relayDrain(resp)
-		return relayAnswer{}, err
+	if err := checkStatus(resp); err != nil {
+		drain(resp)
+		return err
 	}
-	body, err := relayRead(resp, ask)
-	if err != nil {
-		return relayAnswer{}, relayBodyFailure(ctx, err)
+	ask.pacer.begin()
+	defer ask.pacer.end()
+	body, err := bodyOf(resp, ask)
+	if err == nil {
+		err = read(body, resp.Header.Get("Content-Type"))
 	}
-	return relayAnswer{body, resp.Header.Get("Content-Type")}, nil
+	var known *scrapeError
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return bodyFailure(ctx, err)
 }
 
-// open sends a request and returns the answer, whose body is not read yet. Its error is a *relayFailure.
-func (c *relayClient) open(ctx context.Context, u *url.URL, accept string) (*http.Response, error) {
-	var handshake relayHandshake
-	req, err := http.NewRequestWithContext(c.watch(ctx, &handshake), http.MethodGet, u.String(), nil)
+// open sends a request and returns the answer, whose body is not read yet. Its error is a *scrapeError.
+func (c *client) open(ctx context.Context, u *url.URL, accept string) (*http.Response, error) {
+	var outcome handshake
+	req, err := http.NewRequestWithContext(c.watch(ctx, &outcome), http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, relayFail(relayInternal, "making the request: %w", err)
+		return nil, fail(reasonInternal, "making the request: %w", err)
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.transportFailure(ctx, &handshake, err)
+		return nil, c.transportFailure(ctx, &outcome, err)
 	}
 	c.headersDone()
 	return resp, nil
 }
 
-func relayCheckStatus(resp *http.Response) error {
-	status := &relayStatus{resp.StatusCode, resp.Status}
+func checkStatus(resp *http.Response) error {
+	status := &statusError{resp.StatusCode, resp.Status}
 	switch resp.StatusCode {
 	case http.StatusOK:
 		return nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return &relayFailure{relayAuth, status}
+		return &scrapeError{reasonAuth, status}
 	}
-	return &relayFailure{relayHTTPStatus, status}
+	return &scrapeError{reasonHTTPStatus, status}
 }
 
-// relayDrain reads a short body that nobody wants, so that the connection can be used again. Behind 101 there is no
+// drain reads a short body that nobody wants, so that the connection can be used again. Behind 101 there is no
 // body but a connection in another protocol.
-func relayDrain(resp *http.Response) {
+func drain(resp *http.Response) {
 	if resp.StatusCode >= http.StatusOK {
-		_, _ = io.CopyN(io.Discard, resp.Body, relayMaxDrain)
+		_, _ = io.CopyN(io.Discard, resp.Body, maxDrain)
 	}
 }
 
-var errRelayTooLarge = errors.New("the answer is too large")
+var errTooLarge = errors.New("the answer is too large")
 
-func relayRead(resp *http.Response, ask relayAsk) ([]byte, error) {
+// bodyOf is the body of an answer, unpacked, at a measured pace and within the bounds: a small answer can be made to
+// take long, whether it grows or not.
+func bodyOf(resp *http.Response, ask question) (io.Reader, error) {
 	encoding := resp.Header.Get("Content-Encoding")
 	limit := ask.limit
 	if encoding == "gzip" {
-		limit = min(limit, relayMaxPacked)
+		limit = min(limit, maxPacked)
 	}
 	if resp.ContentLength > int64(limit) {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", errRelayTooLarge, resp.ContentLength, limit)
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", errTooLarge, resp.ContentLength, limit)
 	}
-	body := &relaySteady{r: resp.Body}
+	body := &pacedReader{r: resp.Body, pacer: ask.pacer, limit: limit, waits: true}
 	switch encoding {
 	case "", "identity":
-		return relayReadAll(body, ask.buf, limit)
+		return body, nil
 	case "gzip":
-		packed, err := relayReadAll(body, nil, limit)
+		unzipped, err := gzip.NewReader(body)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("unpacking: %w", err)
 		}
-		return relayUnpack(packed, ask)
+		return &pacedReader{r: unzipped, pacer: ask.pacer, limit: ask.limit}, nil
 	}
 	return nil, fmt.Errorf("content encoding %.40q was not asked for", encoding)
 }
 
-// relayUnpack unpacks at a measured pace: a small answer can be made to take long, whether it grows or not.
-func relayUnpack(packed []byte, ask relayAsk) ([]byte, error) {
-	ask.pacer.begin()
-	defer ask.pacer.end()
-	unzipped, err := gzip.NewReader(&relayPaced{r: bytes.NewReader(packed), pacer: ask.pacer})
-	if err != nil {
-		return nil, fmt.Errorf("unpacking: %w", err)
-	}
-	body, err := relayReadAll(&relayPaced{r: unzipped, pacer: ask.pacer}, ask.buf, ask.limit)
-	if err != nil {
-		return nil, fmt.Errorf("unpacking: %w", err)
-	}
-	return body, nil
-}
-
-// relayReadAll reads at most limit bytes into b, which grows as they come.
-func relayReadAll(r io.Reader, b []byte, limit int) ([]byte, error) {
-	b = b[:0]
-	for {
-		if len(b) > limit {
-			return nil, fmt.Errorf("%w: more than %d bytes", errRelayTooLarge, limit)
-		}
-		if len(b) == cap(b) {
-			b = append(make([]byte, 0, min(max(cap(b)+cap(b)/2, 64<<10), limit+1)), b...)
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if errors.Is(err, io.EOF) && len(b) <= limit {
-			return b, nil
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
-	}
-}
-
-// relaySteady pauses after every pageStride bytes, so that who sends without end does not keep the readers of probes from
-// the processor.
-type relaySteady struct {
-	r io.Reader
-	n int
-}
-
-func (s *relaySteady) Read(b []byte) (int, error) {
-	if s.n >= pageStride {
-		time.Sleep(relayPause)
-		s.n = 0
-	}
-	n, err := s.r.Read(b[:min(len(b), pageStride)])
-	s.n += n
-	return n, err
-}
-
-// relayPaced calls its pacer after every pageStride bytes.
-type relayPaced struct {
+// pacedReader reads at most limit bytes, and calls its pacer after every strideBytes.
+type pacedReader struct {
 	r     io.Reader
-	pacer *relayPacer
-	n     int
+	pacer *pacer
+	limit int
+	waits bool // for the server, which is no work
+
+	n, stride int // bytes: all, since the last pause
 }
 
-func (p *relayPaced) Read(b []byte) (int, error) {
-	if p.n >= pageStride {
-		p.n = 0
-		if err := p.pacer.pause(); err != nil {
+// Read implements [io.Reader].
+func (p *pacedReader) Read(b []byte) (n int, err error) {
+	if p.stride >= strideBytes {
+		p.stride = 0
+		if err := p.pacer.pause(p.n); err != nil {
 			return 0, err
 		}
 	}
-	n, err := p.r.Read(b[:min(len(b), pageStride)])
-	p.n += n
-	p.pacer.count(n)
+	b = b[:min(len(b), strideBytes)]
+	if p.waits {
+		p.pacer.end()
+		n, err = p.r.Read(b)
+		p.pacer.begin()
+	} else {
+		n, err = p.r.Read(b)
+		p.pacer.unpacked += int64(n)
+	}
+	p.n, p.stride = p.n+n, p.stride+n
+	if p.n > p.limit {
+		return 0, fmt.Errorf("%w: more than %d bytes", errTooLarge, p.limit)
+	}
 	return n, err
 }
 
-// relayPause is how long the work on a page rests after every pageStride bytes, which take some 0.3 ms: there the
-// runtime looks for what has come on other connections, so that a large page does not hold up the probes' readers.
-const relayPause = time.Millisecond
-
-// relayPacer measures the work on one answer and breaks it up. The nil pacer does neither.
-type relayPacer struct {
-	ctx   context.Context
-	bytes int64 // that were packed or unpacked
-	spent time.Duration
-	since time.Time
-}
-
-func (p *relayPacer) begin() {
-	if p != nil {
-		p.since = time.Now()
-	}
-}
-
-func (p *relayPacer) end() {
-	if p != nil {
-		p.spent += time.Since(p.since)
-	}
-}
-
-func (p *relayPacer) count(n int) {
-	if p != nil {
-		p.bytes += int64(n)
-	}
-}
-
-// pause rests for a moment. Its error is the context's.
-func (p *relayPacer) pause() error {
-	if p == nil {
-		return nil
-	}
-	p.end()
-	time.Sleep(relayPause)
-	p.begin()
-	return p.ctx.Err()
-}
-
 // transportFailure tells why no answer came.
-func (c *relayClient) transportFailure(ctx context.Context, handshake *relayHandshake, err error) *relayFailure {
+func (c *client) transportFailure(ctx context.Context, outcome *handshake, err error) *scrapeError {
 	var inner *url.Error
 	if errors.As(err, &inner) {
 		err = inner.Err // url.Error would repeat the URL, with whatever secrets its query holds
@@ -273,63 +193,66 @@ func (c *relayClient) transportFailure(ctx context.Context, handshake *relayHand
 	lacks := httpclient.LocalLimit(err)
 	switch text := err.Error(); {
 	case lacks != "":
-		return relayFail(relayInternal, "the prober has no %s: %w", lacks, err)
+		return fail(reasonInternal, "the prober has no %s: %w", lacks, err)
 	case httpclient.IsFault(err):
-		return &relayFailure{relayInternal, err}
+		return &scrapeError{reasonInternal, err}
 	case c.headersTooLarge(): // net/http may have taken the end of what it got for a line
-		return &relayFailure{relayTooLarge, errRelayHeaders}
+		return &scrapeError{reasonTooLarge, errHeaders}
 	case strings.Contains(text, "malformed ") || strings.Contains(text, "Location header"):
 		// net/http quotes what it cannot read, and that may be what we sent: a key in the query of the URL.
-		return &relayFailure{relayConnect, errors.New("the server's answer is no HTTP")}
-	case errors.Is(err, errRelayRedirect):
-		return &relayFailure{relayHTTPStatus, err}
+		return &scrapeError{reasonConnect, errors.New("the server's answer is no HTTP")}
+	case errors.Is(err, errRedirect):
+		return &scrapeError{reasonHTTPStatus, err}
 	case httpclient.IsTLS(err):
-		return &relayFailure{relayTLS, err}
+		return &scrapeError{reasonTLS, err}
 	case errors.As(err, &pathErr):
-		return &relayFailure{relayAuth, fmt.Errorf("reading credentials: %w", err)}
+		return &scrapeError{reasonAuth, fmt.Errorf("reading credentials: %w", err)}
 	case ctx.Err() != nil:
-		return &relayFailure{relayTimeout, err}
-	case handshake.failed.Load():
-		return &relayFailure{relayTLS, err}
-	case handshake.unmet.Load() && (httpclient.IsReset(err) || httpclient.IsEnd(err)):
-		return relayFail(relayTLS, "the server asked for a client certificate, there is none that it takes, and it closed the connection: %w", err)
+		return &scrapeError{reasonTimeout, err}
+	case outcome.failed.Load():
+		return &scrapeError{reasonTLS, err}
+	case outcome.unmet.Load() && (httpclient.IsReset(err) || httpclient.IsEnd(err)):
+		return fail(reasonTLS, "the server asked for a client certificate, there is none that it takes, and it closed the connection: %w", err)
 	case errors.As(err, &netErr) && netErr.Timeout():
-		return &relayFailure{relayTimeout, err}
+		return &scrapeError{reasonTimeout, err}
 	}
-	return &relayFailure{relayConnect, err}
+	return &scrapeError{reasonConnect, err}
 }
 
-// relayBodyFailure tells why an answer did not become whole.
-func relayBodyFailure(ctx context.Context, err error) *relayFailure {
+// bodyFailure tells why an answer did not become whole.
+func bodyFailure(ctx context.Context, err error) *scrapeError {
 	var opErr *net.OpError
 	switch {
-	case errors.Is(err, errRelayTooLarge):
-		return &relayFailure{relayTooLarge, err}
+	case errors.Is(err, errTooLarge):
+		return &scrapeError{reasonTooLarge, err}
 	case ctx.Err() != nil:
-		return &relayFailure{relayTimeout, fmt.Errorf("in the middle of the answer: %w", err)}
+		return &scrapeError{reasonTimeout, fmt.Errorf("in the middle of the answer: %w", err)}
 	case httpclient.IsTLS(err):
-		return &relayFailure{relayTLS, fmt.Errorf("in the middle of the answer: %w", err)}
+		return &scrapeError{reasonTLS, fmt.Errorf("in the middle of the answer: %w", err)}
 	case errors.As(err, &opErr):
-		return &relayFailure{relayConnect, fmt.Errorf("in the middle of the answer: %w", err)}
+		return &scrapeError{reasonConnect, fmt.Errorf("in the middle of the answer: %w", err)}
 	default: // cut off (io.ErrUnexpectedEOF) or corrupt
-		return &relayFailure{relayParse, fmt.Errorf("the answer is not whole: %w", err)}
+		return &scrapeError{reasonParse, fmt.Errorf("the answer is not whole: %w", err)}
 	}
 }
 
-// relayGetJSON fetches a JSON object into v.
-func relayGetJSON(ctx context.Context, client *relayClient, u *url.URL, v any) error {
-	answer, err := relayGet(ctx, client, relayAsk{url: u, accept: "application/json", limit: relayMaxJSON})
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(answer.body, v); err != nil {
-		return relayFail(relayParse, "reading %s: %w", u.Path, err)
-	}
-	return nil
+// getJSON fetches a JSON object into v.
+func (c *client) getJSON(ctx context.Context, u *url.URL, v any) error {
+	ask := question{url: u, accept: "application/json", limit: maxJSON, pacer: &pacer{ctx: ctx}}
+	return c.get(ctx, ask, func(body io.Reader, _ string) error {
+		text, err := io.ReadAll(body)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, v); err != nil {
+			return fail(reasonParse, "reading %s: %w", u.Path, err)
+		}
+		return nil
+	})
 }
 
-// relayLogURL is a URL as it may be logged: without user information and query.
-func relayLogURL(u *url.URL) string {
+// logURL is a URL as it may be logged: without user information and query.
+func logURL(u *url.URL) string {
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	return shown.String()
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
-// relayHealthEvery is how often /health is asked at most where that costs the server a token.
-const relayHealthEvery = 15 * time.Second
+// healthEvery is how often /health is asked at most where that costs the server a token.
+const healthEvery = 15 * time.Second
 
 // watchHealth asks /health at every tick of the relay until ctx is done. It does not wait for a scrape, so that
 // a page that does not come says nothing about health; but unless the user named the page, nothing is asked while
@@ -23,16 +23,16 @@ func (r *Relay) watchHealth(ctx context.Context) {
 		if !named && !r.awaitEngine(ctx) {
 			return
 		}
-		if st := r.state.Load(); st != nil && st.healthCosts && time.Since(asked) < relayHealthEvery {
+		if st := r.state.Load(); st != nil && st.healthCosts && time.Since(asked) < healthEvery {
 			return
 		}
 		asked = time.Now()
 		err := r.guard(func() error { return r.askHealth(ctx) })
-		var failure *relayFailure
+		var failure *scrapeError
 		switch {
 		case ctx.Err() != nil:
-		case errors.As(err, &failure) && failure.reason == relayInternal:
-			level.Debug(r.log.logger).Log("msg", "the server's health could not be asked", "err", scrub.Text(err.Error(), relayMaxErr))
+		case errors.As(err, &failure) && failure.reason == reasonInternal:
+			level.Debug(r.log.logger).Log("msg", "the server's health could not be asked", "err", scrub.Text(err.Error(), maxErr))
 		case named || r.engine.known.Load():
 			healthy := err == nil
 			r.healthy.Store(&healthy)
@@ -60,6 +60,6 @@ func (r *Relay) askHealth(ctx context.Context) error {
 	}
 	defer resp.Body.Close()
 	defer context.AfterFunc(ctx, func() { _ = resp.Body.Close() })()
-	relayDrain(resp)
-	return relayCheckStatus(resp)
+	drain(resp)
+	return checkStatus(resp)
 }

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// relayAskAgain is how long an incomplete answer to "who are you?" is believed.
-const relayAskAgain = time.Minute
+// askAgain is how long an incomplete answer to "who are you?" is believed.
+const askAgain = time.Minute
 
-// relayIdentity is what the server says of itself outside its metrics page.
-type relayIdentity struct {
+// identity is what the server says of itself outside its metrics page.
+type identity struct {
 	table   *engineTable // nil while unknown
 	version string
 	model   string // the first that it lists
@@ -23,24 +23,24 @@ type relayIdentity struct {
 }
 
 // stale reports whether the server should be asked (again).
-func (id relayIdentity) stale(now time.Time) bool {
+func (id identity) stale(now time.Time) bool {
 	if id.askedAt.IsZero() {
 		return true
 	}
 	complete := id.table != nil && id.version != ""
-	return !complete && now.Sub(id.askedAt) >= relayAskAgain
+	return !complete && now.Sub(id.askedAt) >= askAgain
 }
 
-// errRelayUnknownEngine: the server is none whose metrics page may be touched.
-var errRelayUnknownEngine = errors.New("the server is none of vllm, sglang and llamacpp")
+// errUnknownEngine: the server is none whose metrics page may be touched.
+var errUnknownEngine = errors.New("the server is none of vllm, sglang and llamacpp")
 
 // identify asks the server who it is. Its engine is how it signs its models: vLLM, SGLang and llama.cpp write
 // their names into owned_by. GET /version would not do, for TensorRT-LLM answers it as vLLM does, and its
 // /metrics forgets what it has told. Model and version are asked for as a courtesy: without them the
-// relay works all the same. The error is a [relayFailure], or errRelayUnknownEngine: so is a server that has never
+// relay works all the same. The error is a [scrapeError], or errUnknownEngine: so is a server that has never
 // listed its models, whatever it answered instead.
-func (r *Relay) identify(ctx context.Context) (relayIdentity, error) {
-	id := relayIdentity{table: engineByName(r.cfg.Engine), askedAt: time.Now()}
+func (r *Relay) identify(ctx context.Context) (identity, error) {
+	id := identity{table: engineByName(r.cfg.Engine), askedAt: time.Now()}
 	model, ownedBy, err := r.firstModel(ctx)
 	id.model = model
 	if id.table == nil {
@@ -49,9 +49,9 @@ func (r *Relay) identify(ctx context.Context) (relayIdentity, error) {
 	if id.table == nil && r.cfg.MetricsURL == nil {
 		switch {
 		case err == nil:
-			err = fmt.Errorf("%w: it signs its models with %.40q", errRelayUnknownEngine, ownedBy)
-		case relayAnswered(err) && r.identity.table == nil:
-			err = fmt.Errorf("%w: asked for its models, %w", errRelayUnknownEngine, err)
+			err = fmt.Errorf("%w: it signs its models with %.40q", errUnknownEngine, ownedBy)
+		case answered(err) && r.identity.table == nil:
+			err = fmt.Errorf("%w: asked for its models, %w", errUnknownEngine, err)
 		}
 		return id, err
 	}
@@ -59,17 +59,17 @@ func (r *Relay) identify(ctx context.Context) (relayIdentity, error) {
 	return id, nil
 }
 
-// relayAnswered reports whether a request failed because of what the server answered. 502, 503 and 504 say that there
+// answered reports whether a request failed because of what the server answered. 502, 503 and 504 say that there
 // is none behind the address, or that it is still loading.
-func relayAnswered(err error) bool {
+func answered(err error) bool {
 	var (
-		status  *relayStatus
-		failure *relayFailure
+		status  *statusError
+		failure *scrapeError
 	)
 	if errors.As(err, &status) {
 		return status.code < http.StatusBadGateway || status.code > http.StatusGatewayTimeout
 	}
-	return errors.As(err, &failure) && (failure.reason == relayParse || failure.reason == relayTooLarge)
+	return errors.As(err, &failure) && (failure.reason == reasonParse || failure.reason == reasonTooLarge)
 }
 
 // firstModel is the first model that the server lists, and who it says owns it.
@@ -80,10 +80,10 @@ func (r *Relay) firstModel(ctx context.Context) (model, ownedBy string, err erro
 			OwnedBy string `json:"owned_by"`
 		} `json:"data"`
 	}
-	err = relayGetJSON(ctx, r.client, r.cfg.URL.JoinPath(cmp.Or(r.cfg.APIPath, "/v1"), "models"), &list)
-	var status *relayStatus
+	err = r.client.getJSON(ctx, r.cfg.URL.JoinPath(cmp.Or(r.cfg.APIPath, "/v1"), "models"), &list)
+	var status *statusError
 	if errors.As(err, &status) && (status.code == http.StatusNotFound || status.code == http.StatusNotImplemented) {
-		err = fmt.Errorf("%w: it has no %s/models", errRelayUnknownEngine, strings.TrimSuffix(cmp.Or(r.cfg.APIPath, "/v1"), "/"))
+		err = fmt.Errorf("%w: it has no %s/models", errUnknownEngine, strings.TrimSuffix(cmp.Or(r.cfg.APIPath, "/v1"), "/"))
 	}
 	if err != nil || len(list.Data) == 0 {
 		return "", "", err
@@ -98,7 +98,7 @@ func (r *Relay) version(ctx context.Context, table *engineTable) string {
 	}
 	for _, path := range table.versionPaths {
 		var answer map[string]json.RawMessage
-		if relayGetJSON(ctx, r.client, r.cfg.URL.JoinPath(path), &answer) != nil {
+		if r.client.getJSON(ctx, r.cfg.URL.JoinPath(path), &answer) != nil {
 			continue
 		}
 		var version string
@@ -111,8 +111,8 @@ func (r *Relay) version(ctx context.Context, table *engineTable) string {
 
 // bound makes a text of the server fit to be a label value. It empties one that is too long.
 func (r *Relay) bound(s string) string {
-	if len(s) > relayMaxLabelValue {
+	if len(s) > maxLabelValue {
 		return ""
 	}
-	return r.secrets.Text(s, relayMaxLabelValue)
+	return r.secrets.Text(s, maxLabelValue)
 }

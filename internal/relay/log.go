@@ -10,24 +10,24 @@ import (
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
-// relayLog writes one line for each change of state, never one for each failing sample.
-type relayLog struct {
+// stateLog writes one line for each change of state, never one for each failing sample.
+type stateLog struct {
 	logger log.Logger
 	since  time.Time // of the first failure in a row; zero while all is well
 	count  int
 	notes  map[string]string // what was last said about each subject
 }
 
-func (l *relayLog) failed(reason string, err error) {
+func (l *stateLog) failed(reason string, err error) {
 	l.count++
 	if l.count > 1 {
 		return
 	}
 	l.since = time.Now()
-	level.Warn(l.logger).Log("msg", "the server's metrics cannot be read", "reason", reason, "err", scrub.Text(err.Error(), relayMaxErr))
+	level.Warn(l.logger).Log("msg", "the server's metrics cannot be read", "reason", reason, "err", scrub.Text(err.Error(), maxErr))
 }
 
-func (l *relayLog) recovered() {
+func (l *stateLog) recovered() {
 	if l.count > 0 {
 		level.Info(l.logger).Log("msg", "the server's metrics can be read again", "after", time.Since(l.since).Round(time.Millisecond), "failures", l.count)
 	}
@@ -35,7 +35,7 @@ func (l *relayLog) recovered() {
 }
 
 // note says something about a subject, unless just that was said last.
-func (l *relayLog) note(subject, msg string, keyvals ...any) {
+func (l *stateLog) note(subject, msg string, keyvals ...any) {
 	said := fmt.Sprint(append([]any{msg}, keyvals...)...)
 	if l.notes[subject] == said {
 		return
@@ -48,7 +48,7 @@ func (l *relayLog) note(subject, msg string, keyvals ...any) {
 }
 
 // clear forgets a subject, so that it is mentioned again when it comes back.
-func (l *relayLog) clear(subject string) { delete(l.notes, subject) }
+func (l *stateLog) clear(subject string) { delete(l.notes, subject) }
 
-// relayMaxErr is how many characters an error may have that may quote the server.
-const relayMaxErr = 300
+// maxErr is how many characters an error may have that may quote the server.
+const maxErr = 300

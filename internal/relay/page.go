@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"hash/maphash"
+	"io"
 	"math"
 	"math/bits"
 	"mime"
@@ -15,219 +16,110 @@ import (
 
 // Bounds on what one page may put on ours.
 const (
-	relayMaxSeries     = 64   // per family; a server with more engines than that is not known
-	relayMaxLabelValue = 1024 // bytes
-	relayKeepSeen      = 4096 // above it the memory of a page is not kept for the next
+	maxSeries     = 64   // per family; a server with more engines than that is not known
+	maxLabelValue = 1024 // bytes
+	keepSeen      = 4096 // samples; the memory for more is not kept for the next page
 )
 
-// relayProcessStart is exposed by the Python and C++ client libraries, but not in Python's multi-process mode.
-const relayProcessStart = "process_start_time_seconds"
+// processStart is exposed by the Python and C++ client libraries, but not in Python's multi-process mode.
+const processStart = "process_start_time_seconds"
 
-// relaySeries is one relayed series: a value, or the sum and count of a summary.
-type relaySeries struct {
-	engine, model string
-	value, count  float64
+// use is what a sample is read for. One sample can have several uses.
+type use struct {
+	kind   useKind
+	family family           // of useValue and useCount
+	name   int              // which of the family's names, 0 the newest
+	info   engineInfoSource // of useInfo
 }
 
-// relayInfo is what a page says of one engine's configuration.
-type relayInfo struct {
-	engine string
-	fields [relayInfoFields]string
-}
-
-// relayReading is what one page says, in our own terms. It does not change once it is made.
-type relayReading struct {
-	families [relayFamilies][]relaySeries
-	info     []relayInfo
-	start    float64 // process start, Unix seconds; NaN where the page has none
-	dropped  int     // samples and label values that were left out
-	drops    [relayDrops]bool
-	partial  [relayFamilies]bool // a sample of the family was left out: its sum is not known
-	any      bool                // the page has a sample of the engine's table
-	older    bool                // the page shows the KV cache usage under an older name
-	own      bool                // a sample has no labels, or one by which the engine tells its models or replicas apart
-}
-
-// relayDrop numbers the causes for which something of a page is left out.
-type relayDrop int
+type useKind int
 
 const (
-	relayDropRepeated relayDrop = iota
-	relayDropText
-	relayDropSeries
-	relayDropValue
-	relayDrops // how many there are
+	useValue useKind = iota // the value of a gauge or counter, the sum of a summary
+	useCount                // the count of a summary
+	useInfo
+	useStart // of the process
 )
 
-// String says what was left out.
-func (d relayDrop) String() string {
-	return [relayDrops]string{
-		relayDropRepeated: "repeated samples",
-		relayDropText:     "label values that are too long or not UTF-8",
-		relayDropSeries:   "more series of a metric than are relayed",
-		relayDropValue:    "values that cannot be",
-	}[d]
+// pageReader turns pages into readings. It reuses its memory and is not safe for concurrent use.
+type pageReader struct {
+	shown func(string) string // makes a text of the server fit to be shown
+
+	table    *engineTable // by which pages are read; its engine is empty if it is not known
+	uses     [][]use      // of the samples of the table, by the number that the scanner gives them
+	scanner  scanner
+	tables   []*engineTable // by which a page can tell its engine
+	detected bool           // the page has told its engine
+
+	model   string // model_name where the page has none
+	current *reading
+	sums    [families][]sums // of the page, by the number of the family's name
+	seed    maphash.Seed
+	seen    map[uint64]struct{} // the samples of the page, by their hash
+	texts   map[string]string   // label values of this page and those before, as they are shown
 }
 
-func (r *relayReading) drop(cause relayDrop) {
-	r.dropped++
-	r.drops[cause] = true
+func newPageReader() *pageReader {
+	p := &pageReader{seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, texts: map[string]string{}, shown: labelText, tables: engineTables()}
+	p.readBy(nil)
+	return p
 }
 
-// total sums a family over its series; unknown where it has none, or not all of them.
-func (r *relayReading) total(family relayFamily) (sum float64, known bool) {
-	for _, s := range r.families[family] {
-		sum += s.value
+// readBy sets the table by which pages are read; nil stands for an engine that is not known.
+func (p *pageReader) readBy(table *engineTable) {
+	if table == nil {
+		table = &engineTable{}
 	}
-	return sum, len(r.families[family]) > 0 && !r.partial[family]
-}
-
-// peak is the largest value of a family; unknown where it has no series.
-func (r *relayReading) peak(family relayFamily) (peak float64, known bool) {
-	for i, s := range r.families[family] {
-		if i == 0 || s.value > peak {
-			peak = s.value
+	if p.table != nil && p.table.engine == table.engine {
+		return
+	}
+	p.table, p.uses, p.scanner.want, p.sums = table, nil, map[string]int{}, [families][]sums{}
+	p.use(processStart, use{kind: useStart})
+	for _, source := range table.sources {
+		p.sums[source.family] = make([]sums, len(source.names))
+		for i, name := range source.names {
+			p.useSource(name, use{family: source.family, name: i})
+		}
+		if source.plus != "" {
+			p.useSource(source.plus, use{family: source.family})
 		}
 	}
-	return peak, len(r.families[family]) > 0
-}
-
-// tokens is the sum of all token counters; NaN where the page has none, or where one was left out.
-func (r *relayReading) tokens() float64 {
-	prompt, hasPrompt := r.total(relayPromptTokens)
-	generation, hasGeneration := r.total(relayGenerationTokens)
-	if !hasPrompt && !hasGeneration || r.partial[relayPromptTokens] || r.partial[relayGenerationTokens] {
-		return math.NaN()
+	for _, info := range table.info {
+		p.use(info.name, use{kind: useInfo, info: info})
 	}
-	return prompt + generation
 }
 
-// launch is what the first engine says of its configuration; nil if it says nothing.
-func (r *relayReading) launch() map[string]string {
-	if len(r.info) == 0 {
+// known is the table by which pages are read; nil if it is none that is known.
+func (p *pageReader) known() *engineTable {
+	if p.table.engine == "" {
 		return nil
 	}
-	shown := map[string]string{}
-	for f, name := range relayInfoNames() {
-		if text := r.info[0].fields[f]; text != "" {
-			shown[name] = text
-		}
-	}
-	return shown
+	return p.table
 }
 
-// moved reports whether a gauge or counter differs from the reading before. The summaries are left out: they
-// change only together with counters.
-func (r *relayReading) moved(before *relayReading) bool {
-	for f := range relayFamilies {
-		if relayFamilyTable(f).kind != relaySummary && !slices.Equal(r.families[f], before.families[f]) {
+// detect reads the rest of the page by the table of the engine whose prefix a sample has. It reports whether one has it.
+func (p *pageReader) detect(name []byte) (found bool) {
+	for _, t := range p.tables {
+		if bytes.HasPrefix(name, []byte(t.prefix)) {
+			p.readBy(t)
+			p.detected = true
 			return true
 		}
 	}
 	return false
 }
 
-// missing tells, for each family that the table promises, whether the page lacks it; nothing for a family that
-// cannot be judged yet. In multi-process mode vLLM shows no gauge before its engine's first step, and SGLang no
-// counter before the first request has ended. So gauges are judged once a gauge is there or a count is above
-// zero, the others once a count is above zero, and all of them on a page that has nothing of the engine at all.
-// What an older version of the engine does not have is not missing. Nor is anything on the page of a router, which shows
-// under the engine's names what it knows itself: its samples have labels, and none is one of the engine's
-// (production-stack: server, see src/vllm_router/services/metrics_service).
-func (r *relayReading) missing(table *engineTable) map[relayFamily]bool {
-	if r.any && !r.own && table.engineLabel != "" {
-		return nil
-	}
-	gauge, counted := false, false
-	for f, series := range r.families {
-		isGauge := relayFamilyTable(relayFamily(f)).kind.gauge()
-		for _, s := range series {
-			gauge = gauge || isGauge
-			counted = counted || !isGauge && s.value+s.count > 0
-		}
-	}
-	judged := map[relayFamily]bool{}
-	for _, source := range table.sources {
-		isGauge := relayFamilyTable(source.family).kind.gauge()
-		if source.optional || source.newer && r.older || r.any && !counted && !(isGauge && gauge) {
-			continue
-		}
-		judged[source.family] = len(r.families[source.family]) == 0
-	}
-	return judged
-}
-
-// relayUse is one use that is made of a sample: as part of a family, as info, or as the process start.
-type relayUse struct {
-	kind   relayUseKind
-	family relayFamily
-	alias  int // which of the family's names, 0 the newest
-	info   engineInfoSource
-}
-
-type relayUseKind int
-
-const (
-	relayUseValue relayUseKind = iota // also the sum of a summary
-	relayUseCount
-	relayUseInfo
-	relayUseStart
-)
-
-// relayPage turns pages of one engine into readings. It reuses its memory and is not safe for concurrent use.
-type relayPage struct {
-	table   *engineTable
-	uses    [][]relayUse
-	scanner pageScanner
-	seed    maphash.Seed
-
-	seen    map[uint64]struct{} // identities of the wanted samples of the page that is being read
-	texts   map[string]string
-	shown   func(string) string // makes a text of the server fit to be shown
-	model   string              // model_name where the page has none
-	aliases [relayFamilies][]relayGather
-	current *relayReading
-}
-
-// relayGather collects the series of a family under one of its names.
-type relayGather struct{ series []relayGathered }
-
-type relayGathered struct {
-	relaySeries
-	rank               int
-	hasValue, hasCount bool
-	spoiled            bool // a sample of it was left out
-}
-
-func newRelayPage(table *engineTable) *relayPage {
-	p := &relayPage{table: table, seed: maphash.MakeSeed(), texts: map[string]string{}, shown: relayLabelText, scanner: pageScanner{want: map[string]int{}}}
-	p.use(relayProcessStart, relayUse{kind: relayUseStart})
-	for _, source := range table.sources {
-		p.aliases[source.family] = make([]relayGather, len(source.names))
-		for alias, name := range source.names {
-			p.useSource(name, relayUse{family: source.family, alias: alias})
-		}
-		if source.plus != "" {
-			p.useSource(source.plus, relayUse{family: source.family})
-		}
-	}
-	for _, info := range table.info {
-		p.use(info.name, relayUse{kind: relayUseInfo, info: info})
-	}
-	return p
-}
-
-func (p *relayPage) useSource(name string, u relayUse) {
-	if relayFamilyTable(u.family).kind != relaySummary {
+func (p *pageReader) useSource(name string, u use) {
+	if u.family.spec().kind != kindSummary {
 		p.use(name, u)
 		return
 	}
 	p.use(name+"_sum", u)
-	u.kind = relayUseCount
+	u.kind = useCount
 	p.use(name+"_count", u)
 }
 
-func (p *relayPage) use(name string, u relayUse) {
+func (p *pageReader) use(name string, u use) {
 	i, known := p.scanner.want[name]
 	if !known {
 		i = len(p.uses)
@@ -237,114 +129,85 @@ func (p *relayPage) use(name string, u relayUse) {
 	p.uses[i] = append(p.uses[i], u)
 }
 
-// read makes a reading of a page. model becomes the label model_name where the page has none. pause, unless nil, is
-// called after every pageStride bytes; its error ends the reading.
-func (p *relayPage) read(page []byte, contentType, model string, pause func() error) (*relayReading, error) {
-	p.current, p.model, p.scanner.pause = &relayReading{start: math.NaN()}, model, pause
-	if len(p.seen) > relayKeepSeen {
-		p.seen = nil
+// read reads a page. table is that of the server's engine, nil if it is not known; with byPage the engine of the first
+// sample that has the prefix of one takes its place. model becomes the label model_name where the page has none.
+func (p *pageReader) read(page io.Reader, contentType, model string, table *engineTable, byPage bool) (*reading, error) {
+	p.current, p.model, p.detected, p.scanner.detect = &reading{start: math.NaN()}, model, false, nil
+	if byPage {
+		p.scanner.detect = p.detect // until it finds one, samples of the page before are looked for
+	} else {
+		p.readBy(table)
 	}
-	if p.seen == nil {
-		p.seen = map[uint64]struct{}{}
+	defer p.forget()
+	err := p.scanner.scan(page, isOpenMetrics(contentType), p.visit)
+	if byPage && !p.detected {
+		p.readBy(table)
 	}
-	clear(p.seen)
-	for _, aliases := range p.aliases {
-		for i := range aliases {
-			aliases[i].series = aliases[i].series[:0]
-		}
-	}
-	if err := p.scanner.scan(page, relayIsOpenMetrics(contentType), p.visit); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	for f := range relayFamilies {
+	for f := range families {
 		p.choose(f)
 	}
 	return p.current, nil
 }
 
-// choose takes the series of the first of the family's names that the page has. A series of which a sample was left
-// out goes as a whole: what is left of its sum would read as a counter that fell.
-func (p *relayPage) choose(family relayFamily) {
-	for alias, a := range p.aliases[family] {
-		if len(a.series) == 0 {
-			continue
+// forget makes room for the next page.
+func (p *pageReader) forget() {
+	if len(p.seen) > keepSeen {
+		p.seen = map[uint64]struct{}{}
+	}
+	clear(p.seen)
+	for _, names := range p.sums {
+		for i := range names {
+			names[i] = names[i][:0]
 		}
-		chosen := make([]relaySeries, 0, len(a.series))
-		for _, s := range a.series {
-			if s.usable(relayFamilyTable(family)) {
-				chosen = append(chosen, s.relaySeries)
-			} else {
-				p.current.partial[family] = true
-			}
-		}
-		p.current.families[family] = chosen
-		if family == relayKVUsage {
-			p.current.older = alias > 0
-		}
-		return
 	}
 }
 
-// usable reports whether a series is whole and plausible. One half of a summary is none.
-func (s *relayGathered) usable(spec relayFamilySpec) bool {
-	whole := spec.kind != relaySummary || s.hasValue && s.hasCount
-	return whole && !s.spoiled && relayPlausible(s.value, spec.kind) && relayPlausible(s.count, relayCounter)
-}
-
-// relayMaxNumber bounds what a page counts: above it a float64 no longer tells one from the next.
-const relayMaxNumber = 1 << 53
-
-// relayPlausible reports whether a metric of this kind can have such a value: all that is relayed is finite and not
-// negative. It is the one door for numbers of a page.
-func relayPlausible(value float64, kind relayKind) bool {
-	if kind == relayRatio {
-		return value >= 0 && value <= 1
-	}
-	return value >= 0 && value <= relayMaxNumber
-}
-
-func relayIsOpenMetrics(contentType string) bool {
+func isOpenMetrics(contentType string) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	return err == nil && mediaType == "application/openmetrics-text"
 }
 
-// visit is told of every wanted sample of the page. An exact repetition is left out.
-func (p *relayPage) visit(want int, labels []pageLabel, value float64) {
-	p.current.any = p.current.any || p.uses[want][0].kind != relayUseStart
+// visit makes use of a wanted sample. A second sample with the same name and labels is left out.
+func (p *pageReader) visit(want int, labels []label, value float64) {
+	p.current.any = p.current.any || p.uses[want][0].kind != useStart
 	id := p.identity(want, labels)
 	if _, again := p.seen[id]; again {
-		p.current.drop(relayDropRepeated)
+		p.current.drop(dropRepeated)
 		return
 	}
 	p.seen[id] = struct{}{}
 	labels, usable := p.usable(labels)
 	refused := false
 	for _, u := range p.uses[want] {
+		ofFamily := u.kind == useValue || u.kind == useCount
 		switch {
-		case !usable && u.kind <= relayUseCount:
+		case !usable && ofFamily:
 			p.current.partial[u.family] = true
 		case !usable:
-		case u.kind <= relayUseCount:
-			refused = p.addSample(u, labels, value) || refused
-		case u.kind == relayUseInfo && u.info.label != "": // its value says nothing
+		case ofFamily:
+			refused = !p.addSample(u, labels, value) || refused
+		case u.kind == useInfo && u.info.label != "": // its value says nothing
 			p.addInfo(u.info, labels, value)
-		case !relayPlausible(value, relayGauge):
+		case !plausible(value, kindGauge):
 			refused = true
-		case u.kind == relayUseStart:
+		case u.kind == useStart:
 			p.current.start = value
 		default:
 			p.addInfo(u.info, labels, value)
 		}
 	}
 	if refused {
-		p.current.drop(relayDropValue)
+		p.current.drop(dropValue)
 	}
 }
 
-// usable leaves out label values that are too long or not UTF-8, and counts them. A sample that is told from its
-// siblings by such a label goes with it.
-func (p *relayPage) usable(labels []pageLabel) (kept []pageLabel, usable bool) {
-	bad := func(l pageLabel) bool { return len(l.value) > relayMaxLabelValue || !utf8.Valid(l.value) }
+// usable leaves out labels whose values are too long or not UTF-8, and counts them. The sample itself is not usable if
+// one of them says which model, engine or rank it is of.
+func (p *pageReader) usable(labels []label) (kept []label, usable bool) {
+	bad := func(l label) bool { return len(l.value) > maxLabelValue || !utf8.Valid(l.value) }
 	if !slices.ContainsFunc(labels, bad) {
 		return labels, true
 	}
@@ -358,73 +221,13 @@ func (p *relayPage) usable(labels []pageLabel) (kept []pageLabel, usable bool) {
 		usable = usable && name != "model_name" && name != p.table.engineLabel && !slices.Contains(p.table.rankLabels, name)
 	}
 	for range len(labels) - len(kept) {
-		p.current.drop(relayDropText)
+		p.current.drop(dropText)
 	}
 	return kept, usable
 }
 
-// addSample puts a sample into its series and reports whether its value was refused. Replicas (several ranks) of an
-// engine count once. Other samples of a series differ in labels that we do not have, as those of the servers behind a
-// router or of the processes of a server: counts add up, of ratios the largest counts.
-func (p *relayPage) addSample(u relayUse, labels []pageLabel, value float64) (refused bool) {
-	if len(relayLabel(labels, p.table.breakdownLabel)) > 0 {
-		return false
-	}
-	rank := 0
-	for _, name := range p.table.rankLabels {
-		n, _ := strconv.Atoi(string(relayLabel(labels, name))) // absent: 0
-		rank = rank<<16 | n&0xFFFF
-	}
-	model, engine := relayLabel(labels, "model_name"), relayLabel(labels, p.table.engineLabel)
-	p.current.own = p.current.own || len(labels) == 0 || len(model)+len(engine) > 0
-	gather := &p.aliases[u.family][u.alias]
-	p.scanner.steps += len(gather.series)
-	s := gather.find(p.text(engine, "0"), p.text(model, p.model), rank)
-	if s == nil {
-		p.current.drop(relayDropSeries)
-		p.current.partial[u.family] = true
-		return false
-	}
-	if rank > s.rank {
-		return false
-	}
-	kind := relayFamilyTable(u.family).kind
-	switch {
-	case u.kind == relayUseCount && relayPlausible(value, relayCounter):
-		s.count, s.hasCount = s.count+value, true
-	case u.kind == relayUseCount || !relayPlausible(value, kind):
-		s.spoiled = true
-		return true
-	case kind == relayRatio:
-		s.value, s.hasValue = max(s.value, value), true
-	default:
-		s.value, s.hasValue = s.value+value, true
-	}
-	return false
-}
-
-// find returns the series to add to, made anew if there is none or only one of a higher rank; nil at the bound.
-func (g *relayGather) find(engine, model string, rank int) *relayGathered {
-	fresh := relayGathered{relaySeries: relaySeries{engine: engine, model: model}, rank: rank}
-	for i := range g.series {
-		s := &g.series[i]
-		if s.engine != engine || s.model != model {
-			continue
-		}
-		if rank < s.rank {
-			*s = fresh
-		}
-		return s
-	}
-	if len(g.series) == relayMaxSeries {
-		return nil
-	}
-	g.series = append(g.series, fresh)
-	return &g.series[len(g.series)-1]
-}
-
-// identity tells samples apart by name and labels, in whatever order the labels are written.
-func (p *relayPage) identity(want int, labels []pageLabel) uint64 {
+// identity is a hash of a sample's name and labels, whatever the order of the labels.
+func (p *pageReader) identity(want int, labels []label) uint64 {
 	id := uint64(want)
 	for _, l := range labels {
 		id += bits.RotateLeft64(maphash.Bytes(p.seed, l.name), 32) ^ maphash.Bytes(p.seed, l.value)
@@ -432,29 +235,29 @@ func (p *relayPage) identity(want int, labels []pageLabel) uint64 {
 	return id
 }
 
-func (p *relayPage) addInfo(source engineInfoSource, labels []pageLabel, value float64) {
+func (p *pageReader) addInfo(source engineInfoSource, labels []label, value float64) {
 	var text string
 	if source.label == "" {
 		text = strconv.FormatFloat(value, 'f', -1, 64)
 	} else {
-		text = relayInfoText(p.text(relayLabel(labels, source.label), ""))
+		text = infoText(p.text(labelValue(labels, source.label), ""))
 	}
 	engine := p.engine(labels)
-	i := slices.IndexFunc(p.current.info, func(r relayInfo) bool { return r.engine == engine })
+	i := slices.IndexFunc(p.current.info, func(r engineInfo) bool { return r.engine == engine })
 	if i < 0 {
-		if i = len(p.current.info); i == relayMaxSeries {
-			p.current.drop(relayDropSeries)
+		if i = len(p.current.info); i == maxSeries {
+			p.current.drop(dropSeries)
 			return
 		}
-		p.current.info = append(p.current.info, relayInfo{engine: engine})
+		p.current.info = append(p.current.info, engineInfo{engine: engine})
 	}
 	if fields := &p.current.info[i].fields; fields[source.field] == "" {
 		fields[source.field] = text
 	}
 }
 
-// relayInfoText turns what Python writes into what a label should say.
-func relayInfoText(s string) string {
+// infoText turns what Python writes into what a label should say.
+func infoText(s string) string {
 	switch s {
 	case "None":
 		return ""
@@ -466,19 +269,19 @@ func relayInfoText(s string) string {
 	return s
 }
 
-func (p *relayPage) engine(labels []pageLabel) string {
-	return p.text(relayLabel(labels, p.table.engineLabel), "0")
+func (p *pageReader) engine(labels []label) string {
+	return p.text(labelValue(labels, p.table.engineLabel), "0")
 }
 
 // text makes a string of a label value. The few values that come again with every page are kept.
-func (p *relayPage) text(value []byte, otherwise string) string {
+func (p *pageReader) text(value []byte, otherwise string) string {
 	if len(value) == 0 {
 		return otherwise
 	}
 	if s, known := p.texts[string(value)]; known {
 		return s
 	}
-	if len(p.texts) > 4*relayMaxSeries {
+	if len(p.texts) > 4*maxSeries {
 		clear(p.texts)
 	}
 	s := p.shown(string(value))
@@ -486,30 +289,14 @@ func (p *relayPage) text(value []byte, otherwise string) string {
 	return s
 }
 
-// relayLabelText makes a text fit to be a label value, in which lines are escaped.
-func relayLabelText(s string) string { return scrub.Lines(s, relayMaxLabelValue) }
+// labelText makes a text fit to be a label value, in which lines are escaped.
+func labelText(s string) string { return scrub.Lines(s, maxLabelValue) }
 
-// relayLabel is the value of a label; nil where there is none.
-func relayLabel(labels []pageLabel, name string) []byte {
+// labelValue is the value of a label; nil where there is none.
+func labelValue(labels []label, name string) []byte {
 	for _, l := range labels {
 		if string(l.name) == name {
 			return l.value
-		}
-	}
-	return nil
-}
-
-// relayTableOfPage finds the engine that a page is of by the prefix of its first sample that has one; nil if none has.
-func relayTableOfPage(page []byte) *engineTable {
-	tables := engineTables()
-	page = bytes.TrimPrefix(page, []byte("\xEF\xBB\xBF"))
-	for line := range bytes.Lines(page) {
-		line = bytes.TrimLeft(line, " \t")
-		line = bytes.TrimPrefix(line, []byte(`{"`)) // text 1.0.0 may write a name so
-		for _, t := range tables {
-			if bytes.HasPrefix(line, []byte(t.prefix)) {
-				return t
-			}
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math"
 	"mime"
 	"net"
@@ -28,14 +29,14 @@ import (
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
-// DefaultRelayInterval is the time between two samples of the server's metrics page.
-const DefaultRelayInterval = time.Second
+// DefaultInterval is the time between two samples of the server's metrics page.
+const DefaultInterval = time.Second
 
-// relayMaxAge is how many intervals a value is shown after it was sampled.
-const relayMaxAge = 3
+// maxAge is how many intervals a value is shown after it was sampled.
+const maxAge = 3
 
-// RelayConfig says whose metrics a [Relay] reads and how. Registerer and URL must be given.
-type RelayConfig struct {
+// Config says whose metrics a [Relay] reads and how. Registerer and URL must be given.
+type Config struct {
 	Registerer  prometheus.Registerer
 	ConstLabels prometheus.Labels // of every metric: target and the target's own labels
 	Logger      log.Logger        // nil: none
@@ -59,7 +60,7 @@ type RelayConfig struct {
 	// Model is the label model_name where the page has none; empty: the first that /v1/models lists.
 	Model string
 
-	Interval time.Duration // 0: DefaultRelayInterval
+	Interval time.Duration // 0: DefaultInterval
 	// Timeout of a whole scrape; 0: three intervals, at least 1 s, so that no page is older than a value may be.
 	Timeout time.Duration
 
@@ -69,10 +70,13 @@ type RelayConfig struct {
 	// Dial connects; nil: the system's way. Tests use connections in memory.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
+	// LargePages is shared with the other relays of the process; nil: with none.
+	LargePages *LargePages
+
 	// OnRestart is called once for each restart of the server, from the sampling goroutine; it must not block.
 	OnRestart func()
 	// OnSample is told of every sample, of a failed one too, from the sampling goroutine; it must not block.
-	OnSample func(RelaySnapshot)
+	OnSample func(Snapshot)
 }
 
 // Relay samples a server's own metrics and exposes them under one set of names, whatever the engine. A sample is
@@ -80,70 +84,69 @@ type RelayConfig struct {
 // makes the next samples fall out rather than queue. Nothing that a reader of the metrics does waits for the
 // server, and a value older than three intervals is withdrawn.
 //
-// A page costs the relay at most a twentieth of a core, whatever is on it: see relayRest. Where that makes samples
+// A page costs the relay at most a twentieth of a core, whatever is on it: see restAfter. Where that makes samples
 // fall out, values live as much longer.
 //
 // What counts as the last change (llm_server_last_change_timestamp_seconds) is any difference in a relayed gauge
 // or counter; a hung vLLM answers with frozen ones. An idle server stands still as well, but a probed server is
 // never idle for longer than the probes' interval.
 type Relay struct {
-	cfg        RelayConfig
-	client     *relayClient
-	health     *relayClient
+	cfg        Config
+	client     *client
+	health     *client
 	secrets    scrub.Secrets
-	metrics    *relayMetrics
+	metrics    *metrics
 	metricsURL *url.URL
 	healthURL  *url.URL
 
-	state   atomic.Pointer[relayState] // nil before the first sample
-	healthy atomic.Pointer[bool]       // nil before the first answer
-	engine  relayEngine
+	state   atomic.Pointer[state] // nil before the first sample
+	healthy atomic.Pointer[bool]  // nil before the first answer
+	engine  engineState
 
 	// What follows belongs to the sampling goroutine.
-	identity relayIdentity
-	off      error // why the page is not touched: an errRelayUnknownEngine
-	page     *relayPage
-	body     []byte
-	pacer    relayPacer // of the page of this sample
-	resting  time.Time  // no page is asked for before
-	useless  int        // large pages that failed, in a row
-	restart  relayRestart
-	log      relayLog
+	identity identity
+	off      error // why the page is not touched: an errUnknownEngine
+	page     *pageReader
+	pacer    pacer     // of the page of this sample
+	resting  time.Time // no page is asked for before
+	useless  int       // large pages that failed, in a row
+	restart  restartWatch
+	log      stateLog
 
 	cameBefore int64 // bytes, before this sample
 }
 
-// relayEngine tells whoever asks whether the server's engine is known.
-type relayEngine struct {
+// engineState tells whoever asks whether the server's engine is known.
+type engineState struct {
 	known atomic.Bool
 	once  sync.Once
 	first chan struct{} // closed when it is known for the first time
 }
 
-func (e *relayEngine) set(known bool) {
+func (e *engineState) set(known bool) {
 	if e.known.Store(known); known {
 		e.once.Do(func() { close(e.first) })
 	}
 }
 
-// relayState is the outcome of the last sample and the last good reading. It does not change once it is stored.
-type relayState struct {
+// state is the outcome of the last sample and the last good rd. It does not change once it is stored.
+type state struct {
 	up  bool
 	err string
 
-	reading   *relayReading // nil: none, or withdrawn
+	reading   *reading      // nil: none, or withdrawn
 	scrapedAt time.Time     // of the last good scrape
 	rest      time.Duration // after it, in which no page was to be asked for
 	changedAt time.Time
-	missing   map[relayFamily]bool
+	missing   map[family]bool
 
 	engine         Engine // empty while unknown
 	version, model string
 	healthCosts    bool
 }
 
-// NewRelay makes a relay and registers its metrics. The error tells what is wrong with the configuration.
-func NewRelay(cfg RelayConfig) (*Relay, error) {
+// New makes a relay and registers its metrics. The error tells what is wrong with the configuration.
+func New(cfg Config) (*Relay, error) {
 	if cfg.Registerer == nil || cfg.URL == nil {
 		return nil, errors.New("a relay needs a registerer and a URL")
 	}
@@ -157,15 +160,15 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 		cfg.Logger = log.NewNopLogger()
 	}
 	if cfg.Interval <= 0 {
-		cfg.Interval = DefaultRelayInterval
+		cfg.Interval = DefaultInterval
 	}
 	if cfg.Timeout <= 0 {
-		cfg.Timeout = max(time.Second, relayMaxAge*cfg.Interval)
+		cfg.Timeout = max(time.Second, maxAge*cfg.Interval)
 	}
 	r := &Relay{cfg: cfg, metricsURL: cfg.MetricsURL, healthURL: cfg.HealthURL}
-	for _, c := range []**relayClient{&r.client, &r.health} { // a page that does not come does not hold up health
+	for _, c := range []**client{&r.client, &r.health} { // a page that does not come does not hold up health
 		var err error
-		if *c, err = newRelayClient(&cfg); err != nil {
+		if *c, err = newClient(&cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -181,8 +184,8 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	for _, u := range []*url.URL{cfg.URL, r.metricsURL, r.healthURL} {
 		r.secrets.URL(u)
 	}
-	r.log = relayLog{logger: log.With(cfg.Logger, "component", "relay", "url", relayLogURL(r.metricsURL))}
-	r.metrics = newRelayMetrics(r, cfg.ConstLabels)
+	r.log = stateLog{logger: log.With(cfg.Logger, "component", "relay", "url", logURL(r.metricsURL))}
+	r.metrics = newMetrics(r, cfg.ConstLabels)
 	return r, r.metrics.register(cfg.Registerer)
 }
 
@@ -209,7 +212,7 @@ func (r *Relay) every(ctx context.Context, do func()) {
 	h := fnv.New64a()
 	h.Write([]byte(r.metricsURL.String()))
 	phase := time.Duration(h.Sum64() % uint64(r.cfg.Interval))
-	due := relayNext(time.Now(), r.cfg.Interval, phase)
+	due := nextTime(time.Now(), r.cfg.Interval, phase)
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	for {
@@ -223,13 +226,13 @@ func (r *Relay) every(ctx context.Context, do func()) {
 		if now.Before(due) {
 			now = due // the wall clock lags behind the timer: do not take the same time twice
 		}
-		due = relayNext(now, r.cfg.Interval, phase)
+		due = nextTime(now, r.cfg.Interval, phase)
 		timer.Reset(time.Until(due))
 	}
 }
 
-// relayNext is the first time after now that lies phase after a whole multiple of interval since 1970.
-func relayNext(now time.Time, interval, phase time.Duration) time.Time {
+// nextTime is the first time after now that lies phase after a whole multiple of interval since 1970.
+func nextTime(now time.Time, interval, phase time.Duration) time.Time {
 	since := (now.UnixNano() - int64(phase)) % int64(interval)
 	return now.Add(interval - time.Duration(since))
 }
@@ -238,34 +241,34 @@ func relayNext(now time.Time, interval, phase time.Duration) time.Time {
 func (r *Relay) guard(do func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = relayFail(relayInternal, "panic: %v", v)
+			err = fail(reasonInternal, "panic: %v", v)
 		}
 		err = r.secrets.Error(err)
 	}()
 	return do()
 }
 
-// The relay rests relayShare times as long as its work took, so that pages take at most 1/relayShare of a core. The
-// work is the time to unpack and read a page, and relayByteCost for each byte: to copy it out of the kernel and to
-// collect its memory. No byte takes longer than relayByteMost (the dearest are gzip's tables and long numbers, at
+// The relay rests restShare times as long as its work took, so that pages take at most 1/restShare of a core. The
+// work is the time to unpack and read a page, and byteCost for each byte: to copy it out of the kernel and to
+// collect its memory. No byte takes longer than byteMost (the dearest are gzip's tables and long numbers, at
 // some 200 ns); where one seems to, the machine was busy with something else. So a page of vLLM (59 kB, 0.6 ms) is
-// read at every interval whatever else runs, and one of relayMaxPage that is read in 84 ms every 4 s.
+// read at every interval whatever else runs, and one of maxPage that is read in 84 ms every 4 s.
 const (
-	relayShare    = 20
-	relayByteCost = 5 * time.Nanosecond
-	relayByteMost = 300 * time.Nanosecond
+	restShare = 20
+	byteCost  = 5 * time.Nanosecond
+	byteMost  = 300 * time.Nanosecond
 )
 
 // A large page that is of no use, time and again, is asked for less and less often, at least once a minute.
 const (
-	relayDoublings = 5
-	relayMostRest  = time.Minute
+	maxDoublings = 5
+	longestRest  = time.Minute
 )
 
-// relayRest is how long no page is asked for after a sample, whatever it was worth.
-func relayRest(work time.Duration, bytes int64) time.Duration {
+// restAfter is how long no page is asked for after a sample, whatever it was worth.
+func restAfter(work time.Duration, bytes int64) time.Duration {
 	n := time.Duration(bytes)
-	return relayShare * (min(work, n*relayByteMost) + n*relayByteCost)
+	return restShare * (min(work, n*byteMost) + n*byteCost)
 }
 
 // sampleOrRest takes a sample, unless the work on those before has to be paid for.
@@ -275,9 +278,9 @@ func (r *Relay) sampleOrRest(ctx context.Context) {
 	}
 	r.sample(ctx)
 	rest := r.rest()
-	if st := r.state.Load(); st != nil && !st.up && r.read() > relayKeepBuf {
+	if st := r.state.Load(); st != nil && !st.up && r.read() > largePage {
 		r.useless++
-		rest = min(rest<<min(r.useless, relayDoublings), max(rest, relayMostRest))
+		rest = min(rest<<min(r.useless, maxDoublings), max(rest, longestRest))
 	} else {
 		r.useless = 0
 	}
@@ -288,7 +291,7 @@ func (r *Relay) sampleOrRest(ctx context.Context) {
 }
 
 // rest is what the sample that is under way, or the last, asks for.
-func (r *Relay) rest() time.Duration { return relayRest(r.pacer.spent, r.pacer.bytes+r.read()) }
+func (r *Relay) rest() time.Duration { return restAfter(r.pacer.spent, r.pacer.unpacked+r.read()) }
 
 // read is how many bytes came for it.
 func (r *Relay) read() int64 { return r.client.came.Load() - r.cameBefore }
@@ -296,14 +299,14 @@ func (r *Relay) read() int64 { return r.client.came.Load() - r.cameBefore }
 // sample takes one sample and stores what came of it.
 func (r *Relay) sample(ctx context.Context) {
 	if err := r.guard(func() error { r.sampleNow(ctx); return nil }); err != nil {
-		r.state.Store(r.failed(cmp.Or(r.state.Load(), &relayState{}), err))
+		r.state.Store(r.failed(cmp.Or(r.state.Load(), &state{}), err))
 	}
 }
 
 func (r *Relay) sampleNow(ctx context.Context) {
-	before := cmp.Or(r.state.Load(), &relayState{})
-	r.cameBefore, r.pacer = r.client.came.Load(), relayPacer{}
-	var after *relayState
+	before := cmp.Or(r.state.Load(), &state{})
+	r.cameBefore, r.pacer = r.client.came.Load(), pacer{}
+	var after *state
 	err := r.guard(func() (err error) {
 		after, err = r.trySample(ctx, before)
 		return err
@@ -311,8 +314,8 @@ func (r *Relay) sampleNow(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 		return // shutting down: nobody's failure
-	case errors.Is(err, errRelayUnknownEngine):
-		r.log.note("engine", "the relay is off: set engine or metrics_url to switch it on", "err", scrub.Text(err.Error(), relayMaxErr))
+	case errors.Is(err, errUnknownEngine):
+		r.log.note("engine", "the relay is off: set engine or metrics_url to switch it on", "err", scrub.Text(err.Error(), maxErr))
 		after = nil
 	case err != nil:
 		after = r.failed(before, err)
@@ -330,17 +333,17 @@ func (r *Relay) sampleNow(ctx context.Context) {
 	}
 }
 
-func (r *Relay) trySample(ctx context.Context, before *relayState) (*relayState, error) {
+func (r *Relay) trySample(ctx context.Context, before *state) (*state, error) {
 	if r.identity.stale(time.Now()) {
 		if err := r.refreshIdentity(ctx); err != nil {
 			return nil, err
 		}
 	}
-	reading, err := r.scrape(ctx)
+	rd, err := r.scrape(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return r.accept(before, reading)
+	return r.accept(before, rd)
 }
 
 // refreshIdentity asks the server who it is. An answer that could not be had is a failure only where the page
@@ -350,7 +353,7 @@ func (r *Relay) refreshIdentity(ctx context.Context) error {
 	defer cancel()
 	id, err := r.identify(ctx)
 	switch r.off = nil; {
-	case errors.Is(err, errRelayUnknownEngine):
+	case errors.Is(err, errUnknownEngine):
 		r.off = err // asked again after a while
 	case err != nil:
 		r.unwell(err)
@@ -370,8 +373,8 @@ func (r *Relay) refreshIdentity(ctx context.Context) error {
 
 // unwell notes that a server that is not known yet cannot be reached: that much is known without its /health.
 func (r *Relay) unwell(err error) {
-	var failure *relayFailure
-	if r.cfg.HealthURL == nil && !r.engine.known.Load() && errors.As(err, &failure) && failure.reason != relayInternal {
+	var failure *scrapeError
+	if r.cfg.HealthURL == nil && !r.engine.known.Load() && errors.As(err, &failure) && failure.reason != reasonInternal {
 		r.healthy.Store(new(bool))
 	}
 }
@@ -385,91 +388,85 @@ func (r *Relay) recognised(table *engineTable) {
 }
 
 // scrape fetches the page and reads it.
-func (r *Relay) scrape(ctx context.Context) (*relayReading, error) {
+func (r *Relay) scrape(ctx context.Context) (rd *reading, err error) {
 	if r.off != nil {
 		return nil, r.off
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	r.pacer.ctx = ctx
-	pacer := &r.pacer
-	ask := relayAsk{url: r.metricsURL, accept: "text/plain;version=0.0.4", limit: relayMaxPage, buf: r.body, pacer: pacer}
-	answer, err := relayGet(ctx, r.client, ask)
-	if err != nil {
+	r.pacer.ctx, r.pacer.pages = ctx, r.cfg.LargePages
+	ask := question{url: r.metricsURL, accept: "text/plain;version=0.0.4", limit: maxPage, pacer: &r.pacer}
+	err = r.client.get(ctx, ask, func(body io.Reader, contentType string) error {
+		r.checkContentType(contentType)
+		rd, err = r.readPage(body, contentType)
+		return err
+	})
+	return rd, err
+}
+
+func (r *Relay) readPage(body io.Reader, contentType string) (*reading, error) {
+	if r.page == nil {
+		r.page = newPageReader()
+		r.page.shown = func(s string) string { return labelText(r.secrets.Hide(s)) }
+	}
+	byPage := r.cfg.Engine == EngineAuto && r.cfg.MetricsURL != nil // a page that was named by hand tells its engine itself
+	rd, err := r.page.read(body, contentType, r.model(), r.identity.table, byPage)
+	var fault *pageFault
+	isFault := errors.As(err, &fault)
+	if err == nil || isFault {
+		r.noteEngine(byPage)
+	}
+	switch {
+	case errors.Is(err, errBounds):
+		return nil, &scrapeError{reasonTooLarge, err}
+	case isFault:
+		return nil, fail(reasonParse, "reading the page (content type %q): %w", mediaTypeOf(contentType), err)
+	case err != nil:
 		return nil, err
 	}
-	if r.body = answer.body; cap(r.body) > relayKeepBuf {
-		r.body = nil
+	if rd.start > unixSeconds(time.Now().Add(maxAhead)) {
+		rd.start = math.NaN()
+		rd.drop(dropValue)
 	}
-	r.checkContentType(answer.contentType)
-	pacer.begin()
-	defer pacer.end()
-	reading, err := r.readPage(answer, pacer)
-	if err != nil && ctx.Err() != nil {
-		return nil, relayFail(relayTimeout, "reading the page: %w", ctx.Err())
-	}
-	return reading, err
+	r.noteDropped(rd)
+	return rd, nil
 }
 
-func (r *Relay) readPage(answer relayAnswer, pacer *relayPacer) (*relayReading, error) {
-	table := r.tableFor(answer.body)
-	if r.page == nil || r.page.table.engine != table.engine {
-		r.page = newRelayPage(table)
-		r.page.shown = func(s string) string { return relayLabelText(r.secrets.Hide(s)) }
-	}
-	reading, err := r.page.read(answer.body, answer.contentType, r.model(), pacer.pause)
-	switch {
-	case errors.Is(err, errPageBound):
-		return nil, &relayFailure{relayTooLarge, err}
-	case err != nil:
-		return nil, relayFail(relayParse, "reading the page (content type %q): %w", relayMediaType(answer.contentType), err)
-	}
-	if reading.start > unixSeconds(time.Now().Add(relayMaxAhead)) {
-		reading.start = math.NaN()
-		reading.drop(relayDropValue)
-	}
-	r.noteDropped(reading)
-	return reading, nil
-}
-
-// relayMaxAhead is how far a server's clock may be ahead of ours before its start time is not believed.
-const relayMaxAhead = 24 * time.Hour
-
-// noteDropped counts what of a page was left out, and says so when the causes change.
-func (r *Relay) noteDropped(reading *relayReading) {
-	if reading.dropped == 0 {
-		r.log.clear("dropped")
-		return
-	}
-	r.metrics.dropped.Add(float64(reading.dropped))
-	var causes []string
-	for cause, is := range reading.drops {
-		if is {
-			causes = append(causes, relayDrop(cause).String())
-		}
-	}
-	r.log.note("dropped", "not all of the server's metrics can be relayed", "left_out", strings.Join(causes, ", "))
-}
-
-// tableFor is the table to read a page by. A page that was named by hand tells its engine itself.
-func (r *Relay) tableFor(page []byte) *engineTable {
-	table := r.identity.table
-	if r.cfg.Engine == EngineAuto && r.cfg.MetricsURL != nil {
-		table = cmp.Or(relayTableOfPage(page), table)
+// noteEngine says by which engine's table a page was read.
+func (r *Relay) noteEngine(byPage bool) {
+	table := r.page.known()
+	if byPage {
 		r.recognised(table)
 	}
 	if table == nil {
 		r.log.note("engine", "the metrics page is of no known engine: set engine")
-		return &engineTable{}
 	}
-	return table
+}
+
+// maxAhead is how far a server's clock may be ahead of ours before its start time is not believed.
+const maxAhead = 24 * time.Hour
+
+// noteDropped counts what of a page was left out, and says so when the causes change.
+func (r *Relay) noteDropped(rd *reading) {
+	if rd.dropped == 0 {
+		r.log.clear("dropped")
+		return
+	}
+	r.metrics.dropped.Add(float64(rd.dropped))
+	var causes []string
+	for cause, is := range rd.drops {
+		if is {
+			causes = append(causes, dropCause(cause).String())
+		}
+	}
+	r.log.note("dropped", "not all of the server's metrics can be relayed", "left_out", strings.Join(causes, ", "))
 }
 
 func (r *Relay) model() string { return cmp.Or(r.cfg.Model, r.identity.model) }
 
 // checkContentType warns of a page that is read although it is announced as something else: the body decides.
 func (r *Relay) checkContentType(contentType string) {
-	mediaType := relayMediaType(contentType)
+	mediaType := mediaTypeOf(contentType)
 	if mediaType == "text/plain" || mediaType == "application/openmetrics-text" {
 		r.log.clear("content_type")
 		return
@@ -477,9 +474,9 @@ func (r *Relay) checkContentType(contentType string) {
 	r.log.note("content_type", "the metrics page is announced as something else", "content_type", mediaType)
 }
 
-// relayMediaType is a content type as it may be shown: without parameters, in which a server can repeat what it
+// mediaTypeOf is a content type as it may be shown: without parameters, in which a server can repeat what it
 // was sent, and empty if it is none.
-func relayMediaType(contentType string) string {
+func mediaTypeOf(contentType string) string {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	if err != nil || len(mediaType) > 60 {
 		return ""
@@ -488,11 +485,11 @@ func relayMediaType(contentType string) string {
 }
 
 // accept makes the state that follows from a good reading, or fails if it comes from another server.
-func (r *Relay) accept(before *relayState, reading *relayReading) (*relayState, error) {
-	switch r.restart.observe(reading.start, reading.tokens()) {
-	case relaySeveral:
-		return nil, relayFail(relaySeveralServers, "values alternate: several servers answer at this address")
-	case relayRestarted:
+func (r *Relay) accept(before *state, rd *reading) (*state, error) {
+	switch r.restart.observe(rd.start, rd.tokens()) {
+	case severalProcesses:
+		return nil, fail(reasonSeveralServers, "values alternate: several servers answer at this address")
+	case restarted:
 		level.Info(r.log.logger).Log("msg", "the server was restarted")
 		r.identity.askedAt = time.Time{}
 		if r.cfg.OnRestart != nil {
@@ -500,33 +497,33 @@ func (r *Relay) accept(before *relayState, reading *relayReading) (*relayState, 
 		}
 	}
 	now := time.Now()
-	after := &relayState{
-		up: true, reading: reading, scrapedAt: now, changedAt: before.changedAt,
+	after := &state{
+		up: true, reading: rd, scrapedAt: now, changedAt: before.changedAt,
 		engine: r.page.table.engine, version: r.identity.version, model: r.model(), healthCosts: r.page.table.healthCosts,
-		missing: reading.missing(r.page.table),
+		missing: rd.missing(r.page.table),
 	}
-	if before.scrapedAt.IsZero() || before.reading == nil || reading.moved(before.reading) {
+	if before.scrapedAt.IsZero() || before.reading == nil || rd.moved(before.reading) {
 		after.changedAt = now
 	}
-	r.observe(reading)
+	r.observe(rd)
 	r.noteMissing(after.missing)
 	return after, nil
 }
 
-func (r *Relay) observe(reading *relayReading) {
-	if running, known := reading.total(relayRunning); known {
+func (r *Relay) observe(rd *reading) {
+	if running, known := rd.total(familyRunning); known {
 		r.metrics.runningSampled.Observe(running)
 	}
-	if waiting, known := reading.total(relayWaiting); known {
+	if waiting, known := rd.total(familyWaiting); known {
 		r.metrics.waitingSampled.Observe(waiting)
 	}
 }
 
-func (r *Relay) noteMissing(missing map[relayFamily]bool) {
+func (r *Relay) noteMissing(missing map[family]bool) {
 	var names []string
 	for f, is := range missing {
 		if is {
-			names = append(names, relayFamilyTable(f).name)
+			names = append(names, f.spec().name)
 		}
 	}
 	if len(names) == 0 {
@@ -539,35 +536,35 @@ func (r *Relay) noteMissing(missing map[relayFamily]bool) {
 
 // failed makes the state that follows from a failed sample: the last good reading stays until it is too old,
 // unless the values may be those of another server.
-func (r *Relay) failed(before *relayState, err error) *relayState {
-	reason := relayInternal
-	var failure *relayFailure
+func (r *Relay) failed(before *state, err error) *state {
+	reason := reasonInternal
+	var failure *scrapeError
 	if errors.As(err, &failure) {
 		reason = failure.reason
 	}
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.log.failed(reason, err)
-	if reason == relayConnect {
+	if reason == reasonConnect {
 		r.identity.askedAt = time.Time{} // whoever comes back may be another
 	}
 	after := *before
-	after.up, after.err = false, scrub.Text(err.Error(), relayMaxErr)
-	if reason == relaySeveralServers {
+	after.up, after.err = false, scrub.Text(err.Error(), maxErr)
+	if reason == reasonSeveralServers {
 		after.reading = nil
 	}
 	return &after
 }
 
 // current is the reading of a state, nil if it is too old to be shown.
-func (r *Relay) current(st *relayState) *relayReading {
-	if st.reading == nil || time.Since(st.scrapedAt) > relayMaxAge*r.cfg.Interval+st.rest {
+func (r *Relay) current(st *state) *reading {
+	if st.reading == nil || time.Since(st.scrapedAt) > maxAge*r.cfg.Interval+st.rest {
 		return nil
 	}
 	return st.reading
 }
 
-// RelaySnapshot is the last that a relay knows of its server.
-type RelaySnapshot struct {
+// Snapshot is the last that a relay knows of its server.
+type Snapshot struct {
 	Up      bool // the last scrape succeeded
 	Healthy bool // /health last answered 200
 	Err     string
@@ -590,8 +587,8 @@ type RelaySnapshot struct {
 }
 
 // Last tells what the relay knows now. It is safe for concurrent use.
-func (r *Relay) Last() RelaySnapshot {
-	var snapshot RelaySnapshot
+func (r *Relay) Last() Snapshot {
+	var snapshot Snapshot
 	if h := r.healthy.Load(); h != nil {
 		snapshot.Healthy = *h
 	}
@@ -602,19 +599,19 @@ func (r *Relay) Last() RelaySnapshot {
 	snapshot.Up, snapshot.Err = st.up, st.err
 	snapshot.EngineType, snapshot.Version, snapshot.Model = st.engine, st.version, st.model
 	snapshot.SampledAt, snapshot.LastChange = st.scrapedAt, st.changedAt
-	if reading := r.current(st); reading != nil {
-		snapshot.Running = relayKnown(reading.total(relayRunning))
-		snapshot.Waiting = relayKnown(reading.total(relayWaiting))
-		snapshot.KVUsage = relayKnown(reading.peak(relayKVUsage))
-		snapshot.PromptTokens = relayKnown(reading.total(relayPromptTokens))
-		snapshot.GenerationTokens = relayKnown(reading.total(relayGenerationTokens))
-		snapshot.Preemptions = relayKnown(reading.total(relayPreemptions))
-		snapshot.Launch = reading.launch()
+	if rd := r.current(st); rd != nil {
+		snapshot.Running = knownValue(rd.total(familyRunning))
+		snapshot.Waiting = knownValue(rd.total(familyWaiting))
+		snapshot.KVUsage = knownValue(rd.peak(familyKVUsage))
+		snapshot.PromptTokens = knownValue(rd.total(familyPromptTokens))
+		snapshot.GenerationTokens = knownValue(rd.total(familyGenerationTokens))
+		snapshot.Preemptions = knownValue(rd.total(familyPreemptions))
+		snapshot.Launch = rd.launch()
 	}
 	return snapshot
 }
 
-func relayKnown(value float64, known bool) *float64 {
+func knownValue(value float64, known bool) *float64 {
 	if !known || math.IsNaN(value) {
 		return nil
 	}

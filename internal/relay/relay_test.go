@@ -37,21 +37,21 @@ import (
 	"github.com/llm-prober/llm_prober/internal/recording"
 )
 
-// relayNet is a server in memory. Its connections live in the bubble of the test.
-type relayNet struct {
+// memoryNet is a server in memory. Its connections live in the bubble of the test.
+type memoryNet struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	dials  atomic.Int64
 	refuse atomic.Bool
 }
 
-// relayConn is the key under which a handler finds a counter of its connection.
-type relayConn struct{}
+// connKey is the key under which a handler finds a counter of its connection.
+type connKey struct{}
 
-func relayServe(t *testing.T, handler http.Handler) *relayNet {
-	n := &relayNet{conns: make(chan net.Conn), closed: make(chan struct{})}
+func serve(t *testing.T, handler http.Handler) *memoryNet {
+	n := &memoryNet{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: handler, ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
-		return context.WithValue(ctx, relayConn{}, new(atomic.Int64))
+		return context.WithValue(ctx, connKey{}, new(atomic.Int64))
 	}}
 	var done sync.WaitGroup
 	done.Go(func() { _ = server.Serve(n) })
@@ -62,7 +62,7 @@ func relayServe(t *testing.T, handler http.Handler) *relayNet {
 	return n
 }
 
-func (n *relayNet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (n *memoryNet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if n.refuse.Load() {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
@@ -76,7 +76,7 @@ func (n *relayNet) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-func (n *relayNet) Accept() (net.Conn, error) {
+func (n *memoryNet) Accept() (net.Conn, error) {
 	select {
 	case c := <-n.conns:
 		return c, nil
@@ -85,36 +85,36 @@ func (n *relayNet) Accept() (net.Conn, error) {
 	}
 }
 
-func (n *relayNet) Close() error   { close(n.closed); return nil }
-func (n *relayNet) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
+func (n *memoryNet) Close() error   { close(n.closed); return nil }
+func (n *memoryNet) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
 
-// relayWorld is a relay at work in a bubble.
-type relayWorld struct {
+// world is a relay at work in a bubble.
+type world struct {
 	t        *testing.T
 	relay    *Relay
 	registry *prometheus.Registry
-	net      *relayNet
+	net      *memoryNet
 	logs     *bytes.Buffer
 	restarts *atomic.Int64
 }
 
-// relayStart runs a relay on a server in memory. Unless handler says otherwise, it is a healthy vLLM 0.32.0.
-func relayStart(t *testing.T, handler http.HandlerFunc, change func(*RelayConfig)) *relayWorld {
+// start runs a relay on a server in memory. Unless handler says otherwise, it is a healthy vLLM 0.32.0.
+func start(t *testing.T, handler http.HandlerFunc, change func(*Config)) *world {
 	t.Helper()
-	w := &relayWorld{t: t, registry: prometheus.NewPedanticRegistry(), logs: &bytes.Buffer{}, restarts: &atomic.Int64{}}
-	w.net = relayServe(t, handler)
-	cfg := RelayConfig{
+	w := &world{t: t, registry: prometheus.NewPedanticRegistry(), logs: &bytes.Buffer{}, restarts: &atomic.Int64{}}
+	w.net = serve(t, handler)
+	cfg := Config{
 		Registerer:  w.registry,
 		ConstLabels: prometheus.Labels{"target": "t"},
 		Logger:      log.NewLogfmtLogger(log.NewSyncWriter(w.logs)),
-		URL:         relayURL(t, "http://vllm:8000"),
+		URL:         parseURL(t, "http://vllm:8000"),
 		Dial:        w.net.dial,
 		OnRestart:   func() { w.restarts.Add(1) },
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	relay, err := NewRelay(cfg)
+	relay, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func relayStart(t *testing.T, handler http.HandlerFunc, change func(*RelayConfig
 	return w
 }
 
-func relayURL(t testing.TB, s string) *url.URL {
+func parseURL(t testing.TB, s string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s)
 	if err != nil {
@@ -136,14 +136,14 @@ func relayURL(t testing.TB, s string) *url.URL {
 }
 
 // pass lets n sampling intervals pass and the samples in them end.
-func (w *relayWorld) pass(n int) {
+func (w *world) pass(n int) {
 	time.Sleep(time.Duration(n) * w.relay.cfg.Interval)
 	synctest.Wait()
 }
 
 // values is what the exporter shows, without the constant label and the names of absent ones:
 // "llm_server_up" or `llm_server_requests_waiting{0,m}` to its value; of a histogram or summary, sum/count.
-func (w *relayWorld) values() map[string]string {
+func (w *world) values() map[string]string {
 	w.t.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {
@@ -178,7 +178,7 @@ func (w *relayWorld) values() map[string]string {
 }
 
 // has compares the named values; "" means absent.
-func (w *relayWorld) has(want map[string]string) {
+func (w *world) has(want map[string]string) {
 	w.t.Helper()
 	all := w.values()
 	got := map[string]string{}
@@ -191,7 +191,7 @@ func (w *relayWorld) has(want map[string]string) {
 }
 
 // failures is the counter of each reason that is above zero.
-func (w *relayWorld) failures() map[string]string {
+func (w *world) failures() map[string]string {
 	failures := map[string]string{}
 	for key, value := range w.values() {
 		if reason, is := strings.CutPrefix(key, "scrape_failures_total{"); is && value != "0" {
@@ -202,16 +202,16 @@ func (w *relayWorld) failures() map[string]string {
 }
 
 // lines is how many lines were logged.
-func (w *relayWorld) lines() int { return bytes.Count(w.logs.Bytes(), []byte("\n")) }
+func (w *world) lines() int { return bytes.Count(w.logs.Bytes(), []byte("\n")) }
 
-const relayModels = `{"object":"list","data":[{"id":"m","object":"model","owned_by":"vllm"}]}`
+const vllmModels = `{"object":"list","data":[{"id":"m","object":"model","owned_by":"vllm"}]}`
 
-// relayVLLM answers as vLLM does; page answers /metrics.
-func relayVLLM(page http.HandlerFunc) http.HandlerFunc {
+// vllm answers as vLLM does; page answers /metrics.
+func vllm(page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		switch req.URL.Path {
 		case "/v1/models":
-			_, _ = io.WriteString(w, relayModels)
+			_, _ = io.WriteString(w, vllmModels)
 		case "/version":
 			_, _ = io.WriteString(w, `{"version":"0.32.0"}`)
 		case "/health":
@@ -223,62 +223,62 @@ func relayVLLM(page http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// relayText serves a page of text.
-func relayText(page string) http.HandlerFunc {
+// text serves a page of text.
+func text(page string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=1.0.0; charset=utf-8")
 		_, _ = io.WriteString(w, page)
 	}
 }
 
-// relayTurns serves one page after another, then the last one for ever.
-func relayTurns(pages ...http.HandlerFunc) http.HandlerFunc {
+// turns serves one page after another, then the last one for ever.
+func turns(pages ...http.HandlerFunc) http.HandlerFunc {
 	var turn atomic.Int64
 	return func(w http.ResponseWriter, req *http.Request) {
 		pages[min(int(turn.Add(1)), len(pages))-1](w, req)
 	}
 }
 
-const relayRunningPage = "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3\n"
+const runningPage = "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3\n"
 
 // One page, one sample: what comes of it.
-func TestRelayPages(t *testing.T) {
+func TestPages(t *testing.T) {
 	big := strings.Repeat("a", 20_000_000)
 	tests := []struct {
 		name     string
 		page     http.HandlerFunc
-		change   func(*RelayConfig)
+		change   func(*Config)
 		want     map[string]string
 		failures map[string]string
 		log      string // one line has this
 	}{
 		{
-			name: "d01 new name", page: relayText(`vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.42` + "\n"),
+			name: "new name", page: text(`vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.42` + "\n"),
 			want: map[string]string{"up": "1", "kv_cache_usage_ratio{0,m}": "0.42", "metric_missing{kv_cache_usage_ratio}": "0"},
 		},
 		{
-			name: "d01 old name", page: relayText(`vllm:gpu_cache_usage_perc{engine="0",model_name="m"} 0.42` + "\n"),
+			name: "old name", page: text(`vllm:gpu_cache_usage_perc{engine="0",model_name="m"} 0.42` + "\n"),
 			want: map[string]string{"up": "1", "kv_cache_usage_ratio{0,m}": "0.42", "metric_missing{kv_cache_usage_ratio}": "0"},
 		},
 		{
-			name: "d01 neither name", page: relayText(relayRunningPage),
+			name: "neither name", page: text(runningPage),
 			want: map[string]string{"up": "1", "kv_cache_usage_ratio{0,m}": "", "metric_missing{kv_cache_usage_ratio}": "1", "metric_missing{requests_running}": "0"},
 			log:  `msg="the server does not show all it should" metrics=kv_cache_usage_ratio,requests_waiting`,
 		},
 		{
-			name: "d06 config dump in a label", page: relayText(relayRunningPage + `vllm:cache_config_info{cfg="` + big[:15_000_000] + `"} 1` + "\n"),
+			name: "config dump in a label", page: text(runningPage + `vllm:cache_config_info{cfg="` + big[:15_000_000] + `"} 1` + "\n"),
 			want: map[string]string{"up": "1", "requests_running{0,m}": "3", "dropped_samples_total": "1", "info{,,vllm,,m,,0.32.0}": "1"},
 		},
 		{
-			name: "d06 page above the cap", page: relayText(relayRunningPage + `vllm:cache_config_info{cfg="` + big + `"} 1` + "\n"),
+			name: "page above the cap", page: text(runningPage + `vllm:cache_config_info{cfg="` + big + `"} 1` + "\n"),
 			want: map[string]string{"up": "0", "requests_running{0,m}": ""}, failures: map[string]string{"too_large": "1"},
 		},
 		{
-			name: "d06 announced above the cap", page: func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "99000000") },
+			name: "announced above the cap", page: func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "99000000") },
 			want: map[string]string{"up": "0"}, failures: map[string]string{"too_large": "1"},
 		},
 		{
-			name: "d06 above the cap when unpacked", page: func(w http.ResponseWriter, _ *http.Request) {
+			name: "above the cap when unpacked", page: func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Encoding", "gzip")
 				z := gzip.NewWriter(w)
 				_, _ = io.WriteString(z, big)
@@ -287,143 +287,143 @@ func TestRelayPages(t *testing.T) {
 			want: map[string]string{"up": "0"}, failures: map[string]string{"too_large": "1"},
 		},
 		{
-			name: "d07 repeated sample", page: relayText("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_running{model_name=\"m\"} 2\n"),
+			name: "repeated sample", page: text("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_running{model_name=\"m\"} 2\n"),
 			want: map[string]string{"up": "1", "requests_running{0,m}": "1", "dropped_samples_total": "1"},
 		},
 		{
-			name: "d08 quote in a label value", page: relayText("vllm:num_requests_running{model_name=\"14\" lap\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 2\n"),
+			name: "quote in a label value", page: text("vllm:num_requests_running{model_name=\"14\" lap\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 2\n"),
 			want: map[string]string{"up": "0", "requests_waiting{0,m}": ""}, failures: map[string]string{"parse": "1"}, log: "line 1: ",
 		},
 		{
-			name: "d08 escape that does not exist", page: relayText("vllm:num_requests_waiting{model_name=\"m\"} 2\nvllm:num_requests_running{model_name=\"x\\uy\"} 1\n"),
+			name: "escape that does not exist", page: text("vllm:num_requests_waiting{model_name=\"m\"} 2\nvllm:num_requests_running{model_name=\"x\\uy\"} 1\n"),
 			want: map[string]string{"up": "0", "requests_waiting{0,m}": ""}, failures: map[string]string{"parse": "1"}, log: "line 2: ",
 		},
 		{
-			name: "d11 cut off in a value", page: relayText("# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{model_name=\"m\"} 12"),
+			name: "cut off in a value", page: text("# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{model_name=\"m\"} 12"),
 			want: map[string]string{"up": "0", "requests_waiting{0,m}": ""}, failures: map[string]string{"parse": "1"}, log: "line 2: the page is cut off",
 		},
 		{
-			name: "d11 cut off in a name", page: relayText(relayRunningPage + "vllm:num_req"),
+			name: "cut off in a name", page: text(runningPage + "vllm:num_req"),
 			want: map[string]string{"up": "0", "requests_running{0,m}": ""}, failures: map[string]string{"parse": "1"}, log: "line 2: the page is cut off",
 		},
 		{
-			name: "d11 shorter than announced", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "shorter than announced", page: func(w http.ResponseWriter, req *http.Request) {
 				w.Header().Set("Content-Length", "500")
-				_, _ = io.WriteString(w, relayRunningPage)
+				_, _ = io.WriteString(w, runningPage)
 			},
 			want: map[string]string{"up": "0", "requests_running{0,m}": ""}, failures: map[string]string{"parse": "1"}, log: "the answer is not whole",
 		},
 		{
-			name: "d12 carriage returns", page: relayText("# TYPE vllm:num_requests_running gauge\r\nvllm:num_requests_running{model_name=\"m\"} 3\r\n"),
+			name: "carriage returns", page: text("# TYPE vllm:num_requests_running gauge\r\nvllm:num_requests_running{model_name=\"m\"} 3\r\n"),
 			want: map[string]string{"up": "1", "requests_running{0,m}": "3"},
 		},
 		{
-			name: "d12 decimal comma", page: relayText("vllm:kv_cache_usage_perc{model_name=\"m\"} 0,5\n"),
+			name: "decimal comma", page: text("vllm:kv_cache_usage_perc{model_name=\"m\"} 0,5\n"),
 			want: map[string]string{"up": "0", "kv_cache_usage_ratio{0,m}": ""}, failures: map[string]string{"parse": "1"}, log: "line 1: ",
 		},
 		{
-			name: "d13 openmetrics all the same", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "openmetrics all the same", page: func(w http.ResponseWriter, req *http.Request) {
 				w.Header().Set("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
 				_, _ = io.WriteString(w, "# TYPE vllm:e2e_request_latency_seconds histogram\nvllm:e2e_request_latency_seconds_bucket{le=\"1.0\"} 2 # {trace_id=\"x\"} 0.5\n"+
-					"# TYPE vllm:prompt_tokens counter\nvllm:prompt_tokens_total{engine=\"0\",model_name=\"m\"} 7.0 1520879607.789\n"+relayRunningPage+"# EOF\n")
+					"# TYPE vllm:prompt_tokens counter\nvllm:prompt_tokens_total{engine=\"0\",model_name=\"m\"} 7.0 1520879607.789\n"+runningPage+"# EOF\n")
 			},
 			want: map[string]string{"up": "1", "requests_running{0,m}": "3", "prompt_tokens_total{0,m}": "7"},
 		},
 		{
-			name: "d13 openmetrics cut off", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "openmetrics cut off", page: func(w http.ResponseWriter, req *http.Request) {
 				w.Header().Set("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
-				_, _ = io.WriteString(w, relayRunningPage)
+				_, _ = io.WriteString(w, runningPage)
 			},
 			want: map[string]string{"up": "0"}, failures: map[string]string{"parse": "1"}, log: "application/openmetrics-text",
 		},
 		{
-			name: "d13 what we ask for", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "what we ask for", page: func(w http.ResponseWriter, req *http.Request) {
 				if got := req.Header.Get("Accept"); got != "text/plain;version=0.0.4" {
 					http.Error(w, got, http.StatusTeapot)
 					return
 				}
-				relayText(relayRunningPage)(w, req)
+				text(runningPage)(w, req)
 			},
 			want: map[string]string{"up": "1"},
 		},
 		{
-			name: "d14 announced as JSON", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "announced as JSON", page: func(w http.ResponseWriter, req *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
-				_, _ = io.WriteString(w, "# TYPE vllm:num_requests_running gauge\n"+relayRunningPage)
+				_, _ = io.WriteString(w, "# TYPE vllm:num_requests_running gauge\n"+runningPage)
 			},
 			want: map[string]string{"up": "1", "requests_running{0,m}": "3"}, log: "announced as something else",
 		},
 		{
-			name: "d14 no content type", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "no content type", page: func(w http.ResponseWriter, req *http.Request) {
 				w.Header()["Content-Type"] = nil
-				_, _ = io.WriteString(w, relayRunningPage)
+				_, _ = io.WriteString(w, runningPage)
 			},
 			want: map[string]string{"up": "1", "requests_running{0,m}": "3"}, log: "announced as something else",
 		},
 		{
-			name: "d14 JSON", page: relayText(`{"detail":"Not Found"}` + "\n"),
+			name: "JSON", page: text(`{"detail":"Not Found"}` + "\n"),
 			want: map[string]string{"up": "0"}, failures: map[string]string{"parse": "1"},
 		},
 		{
-			name: "d20 metrics elsewhere", page: func(w http.ResponseWriter, req *http.Request) { http.NotFound(w, req) },
+			name: "metrics elsewhere", page: func(w http.ResponseWriter, req *http.Request) { http.NotFound(w, req) },
 			want: map[string]string{"up": "0"}, failures: map[string]string{"http_status": "1"}, log: `url=http://vllm:8000/metrics`,
 		},
 		{
-			name: "d20 metrics_url, its secrets not logged", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "metrics_url, its secrets not logged", page: func(w http.ResponseWriter, req *http.Request) {
 				if req.Host != "vllm:9009" || req.URL.RawQuery != "token=geheim" {
 					http.NotFound(w, req)
 					return
 				}
-				relayText(relayRunningPage)(w, req)
+				text(runningPage)(w, req)
 			},
-			change: func(cfg *RelayConfig) { cfg.MetricsURL = relayURL(t, "http://u:geheim@vllm:9009/metrics?token=geheim") },
+			change: func(cfg *Config) { cfg.MetricsURL = parseURL(t, "http://u:geheim@vllm:9009/metrics?token=geheim") },
 			want:   map[string]string{"up": "1", "requests_running{0,m}": "3"}, log: "url=http://vllm:9009/metrics",
 		},
 		{
-			name: "d22 redirect within the origin, credentials kept", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "redirect within the origin, credentials kept", page: func(w http.ResponseWriter, req *http.Request) {
 				http.Redirect(w, req, "/metrics/", http.StatusTemporaryRedirect)
 			},
-			change: func(cfg *RelayConfig) {
+			change: func(cfg *Config) {
 				cfg.HTTP.Authorization = &promconfig.Authorization{Type: "Bearer", Credentials: "key"}
 			},
 			want: map[string]string{"up": "1", "requests_running{0,m}": "3"},
 		},
 		{
-			name: "d22 redirect elsewhere", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "redirect elsewhere", page: func(w http.ResponseWriter, req *http.Request) {
 				http.Redirect(w, req, "http://other:8000/metrics/", http.StatusTemporaryRedirect)
 			},
 			want: map[string]string{"up": "0"}, failures: map[string]string{"http_status": "1"}, log: "redirect to another origin",
 		},
 		{
-			name: "d22 redirect to another port", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "redirect to another port", page: func(w http.ResponseWriter, req *http.Request) {
 				http.Redirect(w, req, "http://vllm:8001/metrics/", http.StatusTemporaryRedirect)
 			},
 			want: map[string]string{"up": "0"}, failures: map[string]string{"http_status": "1"},
 		},
 		{
-			name: "d22 redirect in a circle", page: func(w http.ResponseWriter, req *http.Request) {
+			name: "redirect in a circle", page: func(w http.ResponseWriter, req *http.Request) {
 				http.Redirect(w, req, "/metrics", http.StatusTemporaryRedirect)
 			},
 			want: map[string]string{"up": "0"}, failures: map[string]string{"http_status": "1"},
 		},
 		{
-			name: "d23 empty page", page: relayText(""),
+			name: "empty page", page: text(""),
 			want: map[string]string{"up": "1", "requests_running{0,m}": "", "metric_missing{requests_running}": "1"},
 		},
 		{
-			name: "d23 page of comments", page: relayText("# HELP vllm:num_requests_running x\n# TYPE vllm:num_requests_running gauge\n"),
+			name: "page of comments", page: text("# HELP vllm:num_requests_running x\n# TYPE vllm:num_requests_running gauge\n"),
 			want: map[string]string{"up": "1", "requests_running{0,m}": "", "metric_missing{requests_running}": "1"},
 		},
 		{
-			name: "d25 labels without a name", page: relayText("{model_name=\"m\"} 1\n"),
+			name: "labels without a name", page: text("{model_name=\"m\"} 1\n"),
 			want: map[string]string{"up": "0"}, failures: map[string]string{"parse": "1"},
 		},
 		{
-			name: "d25 HTML", page: relayText("<html>..</html>"),
+			name: "HTML", page: text("<html>..</html>"),
 			want: map[string]string{"up": "0"}, failures: map[string]string{"parse": "1"},
 		},
 		{
-			name: "d26 not ours to show", page: relayText("process_resident_memory_bytes 1e9\npython_gc_objects_collected_total{generation=\"0\"} 1\n" + relayRunningPage),
+			name: "not ours to show", page: text("process_resident_memory_bytes 1e9\npython_gc_objects_collected_total{generation=\"0\"} 1\n" + runningPage),
 			want: map[string]string{"up": "1", "requests_running{0,m}": "3", "process_resident_memory_bytes": ""},
 		},
 		{
@@ -431,7 +431,7 @@ func TestRelayPages(t *testing.T) {
 				w.Header().Set("Content-Encoding", "gzip")
 				w.Header().Set("Content-Type", "text/plain")
 				z := gzip.NewWriter(w)
-				_, _ = io.WriteString(z, relayRunningPage)
+				_, _ = io.WriteString(z, runningPage)
 				_ = z.Close()
 			},
 			want: map[string]string{"up": "1", "requests_running{0,m}": "3"},
@@ -439,7 +439,7 @@ func TestRelayPages(t *testing.T) {
 		{
 			name: "packed in a way we do not know", page: func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Encoding", "br")
-				_, _ = io.WriteString(w, relayRunningPage)
+				_, _ = io.WriteString(w, runningPage)
 			},
 			want: map[string]string{"up": "0"}, failures: map[string]string{"parse": "1"},
 		},
@@ -448,8 +448,8 @@ func TestRelayPages(t *testing.T) {
 			want: map[string]string{"up": "0", "healthy": "1"}, failures: map[string]string{"auth": "1"},
 		},
 		{
-			name: "key file that is not there", page: relayText(relayRunningPage),
-			change: func(cfg *RelayConfig) {
+			name: "key file that is not there", page: text(runningPage),
+			change: func(cfg *Config) {
 				cfg.HTTP.Authorization = &promconfig.Authorization{Type: "Bearer", CredentialsFile: "/nonexistent/key"}
 			},
 			want: map[string]string{"up": "0"}, failures: map[string]string{"auth": "1"},
@@ -462,10 +462,10 @@ func TestRelayPages(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				handler := relayVLLM(tt.page)
-				w := relayStart(t, func(rw http.ResponseWriter, req *http.Request) {
+				handler := vllm(tt.page)
+				w := start(t, func(rw http.ResponseWriter, req *http.Request) {
 					if req.URL.Path == "/metrics/" && (req.Header.Get("Authorization") == "Bearer key") {
-						relayText(relayRunningPage)(rw, req)
+						text(runningPage)(rw, req)
 						return
 					}
 					handler(rw, req)
@@ -491,13 +491,13 @@ func TestRelayPages(t *testing.T) {
 	}
 }
 
-// d09: what a label value holds comes out as it went in.
-func TestRelayLabelValuesRoundTrip(t *testing.T) {
+// What a label value holds comes out as it went in.
+func TestLabelValuesRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name = "C:\\models\\q\"8\"\nfast"
-		w := relayStart(t, relayVLLM(relayText(`vllm:num_requests_running{model_name="C:\\models\\q\"8\"\nfast"} 1`+"\n")), nil)
+		w := start(t, vllm(text(`vllm:num_requests_running{model_name="C:\\models\\q\"8\"\nfast"} 1`+"\n")), nil)
 		w.pass(1)
-		recorder := &relayRecorder{header: http.Header{}}
+		recorder := &recorder{header: http.Header{}}
 		promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{}).ServeHTTP(recorder, &http.Request{Header: http.Header{}})
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(&recorder.body)
@@ -514,23 +514,23 @@ func TestRelayLabelValuesRoundTrip(t *testing.T) {
 	})
 }
 
-type relayRecorder struct {
+type recorder struct {
 	header http.Header
 	body   bytes.Buffer
 }
 
-func (r *relayRecorder) Header() http.Header         { return r.header }
-func (r *relayRecorder) Write(b []byte) (int, error) { return r.body.Write(b) }
-func (r *relayRecorder) WriteHeader(int)             {}
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
+func (r *recorder) WriteHeader(int)             {}
 
 // f02: before the first sample nothing that reports a result is there; what counts is there at 0.
-func TestRelayBeforeTheFirstSample(t *testing.T) {
+func TestBeforeTheFirstSample(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	relay, err := NewRelay(RelayConfig{Registerer: registry, URL: relayURL(t, "http://vllm:8000")})
+	relay, err := New(Config{Registerer: registry, URL: parseURL(t, "http://vllm:8000")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &relayWorld{t: t, registry: registry}
+	w := &world{t: t, registry: registry}
 	want := map[string]string{"dropped_samples_total": "0", "requests_running_sampled": "0/0", "requests_waiting_sampled": "0/0"}
 	for _, reason := range []string{"connect", "tls", "timeout", "http_status", "auth", "parse", "too_large", "several_servers", "internal"} {
 		want["scrape_failures_total{"+reason+"}"] = "0"
@@ -538,15 +538,15 @@ func TestRelayBeforeTheFirstSample(t *testing.T) {
 	if diff := cmp.Diff(want, w.values()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(RelaySnapshot{}, relay.Last()); diff != "" {
+	if diff := cmp.Diff(Snapshot{}, relay.Last()); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // The whole exposition of a relay that has read the recorded page of a working vLLM 0.32.0, as it is written.
-func TestRelayExposition(t *testing.T) {
+func TestExposition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := relayStart(t, relayRecorded(t, "load-metrics-waiting"), nil)
+		w := start(t, recorded(t, "load-metrics-waiting"), nil)
 		w.pass(1)
 		families, err := w.registry.Gather()
 		if err != nil {
@@ -567,7 +567,7 @@ func TestRelayExposition(t *testing.T) {
 		one, two, usage := 1.0, 2.0, 0.0004883408619216212
 		at := time.Now().Truncate(time.Second).Add(-time.Second + time.Duration(w.phase()))
 		prompt, generation, preemptions := 72.0, 459.0, 0.0
-		want := RelaySnapshot{
+		want := Snapshot{
 			Up: true, Healthy: true, Running: &two, Waiting: &one, KVUsage: &usage,
 			PromptTokens: &prompt, GenerationTokens: &generation, Preemptions: &preemptions,
 			EngineType: EngineVLLM, Version: "0.32.0", Model: "m", SampledAt: at, LastChange: at,
@@ -580,11 +580,11 @@ func TestRelayExposition(t *testing.T) {
 }
 
 // OnSample is told of every sample as it was taken, good or not.
-func TestRelayOnSample(t *testing.T) {
+func TestOnSample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		note := func(c *RelayConfig) {
-			c.OnSample = func(s RelaySnapshot) {
+		note := func(c *Config) {
+			c.OnSample = func(s Snapshot) {
 				line := fmt.Sprintf("up=%t engine=%s version=%s model=%s err=%q", s.Up, s.EngineType, s.Version, s.Model, s.Err)
 				if s.Up {
 					line += fmt.Sprintf(" running=%v tokens=%v", *s.Running, *s.GenerationTokens)
@@ -593,9 +593,9 @@ func TestRelayOnSample(t *testing.T) {
 			}
 		}
 		page := func(running, tokens int) http.HandlerFunc {
-			return relayText(fmt.Sprintf("vllm:num_requests_running %d\nvllm:generation_tokens_total %d\n", running, tokens))
+			return text(fmt.Sprintf("vllm:num_requests_running %d\nvllm:generation_tokens_total %d\n", running, tokens))
 		}
-		w := relayStart(t, relayVLLM(relayTurns(page(1, 10), http.NotFound, page(2, 30))), note)
+		w := start(t, vllm(turns(page(1, 10), http.NotFound, page(2, 30))), note)
 		w.pass(3)
 		want := []string{
 			`up=true engine=vllm version=0.32.0 model=m err="" running=1 tokens=10`,
@@ -607,16 +607,16 @@ func TestRelayOnSample(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		var told []RelaySnapshot
-		w := relayStart(t, func(w http.ResponseWriter, req *http.Request) {
+		var told []Snapshot
+		w := start(t, func(w http.ResponseWriter, req *http.Request) {
 			if req.URL.Path != "/v1/models" {
 				http.NotFound(w, req)
 				return
 			}
 			_, _ = io.WriteString(w, `{"data":[{"id":"m","owned_by":"someone"}]}`)
-		}, func(c *RelayConfig) { c.OnSample = func(s RelaySnapshot) { told = append(told, s) } })
+		}, func(c *Config) { c.OnSample = func(s Snapshot) { told = append(told, s) } })
 		w.pass(1)
-		want := []RelaySnapshot{{Model: "m", Err: `the server is none of vllm, sglang and llamacpp: it signs its models with "someone"`}}
+		want := []Snapshot{{Model: "m", Err: `the server is none of vllm, sglang and llamacpp: it signs its models with "someone"`}}
 		if diff := cmp.Diff(want, told); diff != "" {
 			t.Error(diff)
 		}
@@ -624,9 +624,9 @@ func TestRelayOnSample(t *testing.T) {
 }
 
 // docs/metrics.md lists every metric of the relay as it is, and no other.
-func TestRelayDocumented(t *testing.T) {
+func TestDocumented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := relayStart(t, relayRecorded(t, "load-metrics-waiting"), nil)
+		w := start(t, recorded(t, "load-metrics-waiting"), nil)
 		w.pass(1)
 		families, err := w.registry.Gather()
 		if err != nil {
@@ -641,14 +641,14 @@ func TestRelayDocumented(t *testing.T) {
 }
 
 // phase is where in a second the relay samples.
-func (w *relayWorld) phase() time.Duration {
+func (w *world) phase() time.Duration {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	return time.Duration(w.relay.state.Load().scrapedAt.Sub(start)) % w.relay.cfg.Interval
 }
 
-// relayRecorded answers /metrics with recorded pages in turn. It waits for the day after they were recorded: a server
+// recorded answers /metrics with recorded pages in turn. It waits for the day after they were recorded: a server
 // that will be started in the future is not believed.
-func relayRecorded(t *testing.T, names ...string) http.HandlerFunc {
+func recorded(t *testing.T, names ...string) http.HandlerFunc {
 	time.Sleep(time.Until(time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)))
 	var pages []http.HandlerFunc
 	for _, name := range names {
@@ -660,15 +660,15 @@ func relayRecorded(t *testing.T, names ...string) http.HandlerFunc {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pages = append(pages, relayText(string(body)))
+		pages = append(pages, text(string(body)))
 	}
-	return relayVLLM(relayTurns(pages...))
+	return vllm(turns(pages...))
 }
 
 // A hung vLLM answers with fresh 200s: only the last change stands still.
-func TestRelayHungServer(t *testing.T) {
+func TestHungServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := relayStart(t, relayRecorded(t, "hang-metrics-1", "hang-metrics-2"), nil)
+		w := start(t, recorded(t, "hang-metrics-1", "hang-metrics-2"), nil)
 		w.pass(1)
 		changed := w.values()["last_change_timestamp_seconds"]
 		w.pass(60)
@@ -680,12 +680,12 @@ func TestRelayHungServer(t *testing.T) {
 }
 
 // Any relayed gauge or counter that moves is a change; the wall clock of the process is none.
-func TestRelayLastChange(t *testing.T) {
+func TestLastChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := func(running, tokens, cpu int) http.HandlerFunc {
-			return relayText(fmt.Sprintf("vllm:num_requests_running %d\nvllm:generation_tokens_total %d\nprocess_cpu_seconds_total %d\n", running, tokens, cpu))
+			return text(fmt.Sprintf("vllm:num_requests_running %d\nvllm:generation_tokens_total %d\nprocess_cpu_seconds_total %d\n", running, tokens, cpu))
 		}
-		w := relayStart(t, relayVLLM(relayTurns(page(1, 1, 1), page(1, 1, 2), page(2, 1, 3), page(2, 1, 4), page(2, 2, 5), page(2, 2, 6))), nil)
+		w := start(t, vllm(turns(page(1, 1, 1), page(1, 1, 2), page(2, 1, 3), page(2, 1, 4), page(2, 2, 5), page(2, 2, 6))), nil)
 		var at []int
 		for range 6 {
 			w.pass(1)
@@ -699,9 +699,9 @@ func TestRelayLastChange(t *testing.T) {
 }
 
 // Several API servers before the engine's first step: the gauges are unknown, not 0 and not missing.
-func TestRelaySeveralProcesses(t *testing.T) {
+func TestSeveralProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := relayStart(t, relayRecorded(t, "multi-metrics-before", "multi-metrics"), nil)
+		w := start(t, recorded(t, "multi-metrics-before", "multi-metrics"), nil)
 		w.pass(1)
 		w.has(map[string]string{
 			"up": "1", "requests_running{0,tiny}": "", "requests_waiting{0,tiny}": "", "kv_cache_usage_ratio{0,tiny}": "",
@@ -718,11 +718,11 @@ func TestRelaySeveralProcesses(t *testing.T) {
 	})
 }
 
-// d18: when scrapes begin to fail, the values go after three intervals, not later and not never.
-func TestRelayWithdrawsOldValues(t *testing.T) {
+// When scrapes begin to fail, the values go after three intervals, not later and not never.
+func TestWithdrawsOldValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }
-		w := relayStart(t, relayVLLM(relayTurns(relayText("vllm:num_requests_running{model_name=\"m\"} 106\n"), hang)), nil)
+		w := start(t, vllm(turns(text("vllm:num_requests_running{model_name=\"m\"} 106\n"), hang)), nil)
 		w.pass(1)
 		w.has(map[string]string{"up": "1", "requests_running{0,m}": "106"})
 		scraped := w.values()["last_scrape_timestamp_seconds"]
@@ -739,11 +739,11 @@ func TestRelayWithdrawsOldValues(t *testing.T) {
 	})
 }
 
-// d19, p26: a page that takes 25 s holds up nobody, and never two requests are under way.
-func TestRelaySlowPage(t *testing.T) {
+// A page that takes 25 s holds up nobody, and never two requests are under way.
+func TestSlowPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int64
-		w := relayStart(t, relayVLLM(func(_ http.ResponseWriter, req *http.Request) {
+		w := start(t, vllm(func(_ http.ResponseWriter, req *http.Request) {
 			most.Store(max(most.Load(), now.Add(1)))
 			defer now.Add(-1)
 			select {
@@ -766,13 +766,13 @@ func TestRelaySlowPage(t *testing.T) {
 	})
 }
 
-// d17: a counter that falls is passed on as it is.
-func TestRelayRestartByTokens(t *testing.T) {
+// A counter that falls is passed on as it is.
+func TestRestartByTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := func(tokens int) http.HandlerFunc {
-			return relayText(fmt.Sprintf("vllm:prompt_tokens_total{model_name=\"m\"} %d\n", tokens))
+			return text(fmt.Sprintf("vllm:prompt_tokens_total{model_name=\"m\"} %d\n", tokens))
 		}
-		w := relayStart(t, relayVLLM(relayTurns(page(1000), page(40), page(50))), nil)
+		w := start(t, vllm(turns(page(1000), page(40), page(50))), nil)
 		for i, want := range []struct {
 			tokens   string
 			restarts int64
@@ -786,14 +786,14 @@ func TestRelayRestartByTokens(t *testing.T) {
 	})
 }
 
-func relayStarted(start, tokens int) http.HandlerFunc {
-	return relayText(fmt.Sprintf("process_start_time_seconds %d\nvllm:generation_tokens_total{model_name=\"m\"} %d\n", start, tokens))
+func startedAt(start, tokens int) http.HandlerFunc {
+	return text(fmt.Sprintf("process_start_time_seconds %d\nvllm:generation_tokens_total{model_name=\"m\"} %d\n", start, tokens))
 }
 
 // A server that is killed and comes back: refused connections are no restart, a later start time is, once.
-func TestRelayRestartByStartTime(t *testing.T) {
+func TestRestartByStartTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := relayStart(t, relayVLLM(relayTurns(relayStarted(100, 900), relayStarted(100, 950), relayStarted(200, 0))), nil)
+		w := start(t, vllm(turns(startedAt(100, 900), startedAt(100, 950), startedAt(200, 0))), nil)
 		w.pass(2)
 		w.has(map[string]string{"start_time_seconds": "100", "healthy": "1"})
 
@@ -833,15 +833,15 @@ func TestRelayRestartByStartTime(t *testing.T) {
 }
 
 // Two servers behind one address: their values are not mixed.
-func TestRelaySeveralServers(t *testing.T) {
+func TestSeveralServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var turn atomic.Int64
-		w := relayStart(t, relayVLLM(func(rw http.ResponseWriter, req *http.Request) {
+		w := start(t, vllm(func(rw http.ResponseWriter, req *http.Request) {
 			if turn.Add(1)%2 == 1 {
-				relayStarted(100, 5000)(rw, req)
+				startedAt(100, 5000)(rw, req)
 				return
 			}
-			relayStarted(200, 70)(rw, req)
+			startedAt(200, 70)(rw, req)
 		}), nil)
 		w.pass(3)
 		w.has(map[string]string{"up": "0", "generation_tokens_total{0,m}": "", "start_time_seconds": "", "scrape_failures_total{several_servers}": "1"})
@@ -854,9 +854,9 @@ func TestRelaySeveralServers(t *testing.T) {
 }
 
 // A fault of our own costs a sample, not the process.
-func TestRelayInternalFault(t *testing.T) {
+func TestInternalFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := relayStart(t, relayVLLM(relayTurns(relayStarted(100, 1), relayStarted(200, 1))), func(cfg *RelayConfig) {
+		w := start(t, vllm(turns(startedAt(100, 1), startedAt(200, 1))), func(cfg *Config) {
 			cfg.OnRestart = func() { panic("oops") }
 		})
 		w.pass(3)
@@ -867,10 +867,10 @@ func TestRelayInternalFault(t *testing.T) {
 }
 
 // vLLM closes idle connections after 5 s. A relay with a longer interval meets the reset and is not hurt by it.
-func TestRelaySurvivesClosedIdleConnections(t *testing.T) {
+func TestSurvivesClosedIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		served := relayVLLM(relayText(relayRunningPage))
-		w := relayStart(t, served, nil)
+		served := vllm(text(runningPage))
+		w := start(t, served, nil)
 		w.pass(20)
 		alive := w.net.dials.Load()
 		if alive > 4 { // the page's and health's; at the start both may dial for the same request
@@ -881,9 +881,9 @@ func TestRelaySurvivesClosedIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The server closes without an answer when the page is asked for on a connection that was used before.
 		var aborts atomic.Int64
-		vllm := relayVLLM(relayText(relayRunningPage))
-		w := relayStart(t, func(rw http.ResponseWriter, req *http.Request) {
-			again := req.Context().Value(relayConn{}).(*atomic.Int64).Add(1) > 1
+		vllm := vllm(text(runningPage))
+		w := start(t, func(rw http.ResponseWriter, req *http.Request) {
+			again := req.Context().Value(connKey{}).(*atomic.Int64).Add(1) > 1
 			if again && req.URL.Path == "/metrics" {
 				aborts.Add(1)
 				panic(http.ErrAbortHandler)
@@ -899,12 +899,12 @@ func TestRelaySurvivesClosedIdleConnections(t *testing.T) {
 }
 
 // auto: who the server is, and whether its metrics page may be touched.
-func TestRelayAuto(t *testing.T) {
+func TestAuto(t *testing.T) {
 	models := func(ownedBy string) string { return fmt.Sprintf(`{"data":[{"id":"q","owned_by":%q}]}`, ownedBy) }
 	tests := []struct {
 		name      string
 		answers   map[string]string // path to body; others are 404
-		change    func(*RelayConfig)
+		change    func(*Config)
 		want      map[string]string
 		untouched bool // no request to /metrics
 		log       string
@@ -936,17 +936,17 @@ func TestRelayAuto(t *testing.T) {
 		},
 		{
 			name: "unknown, but the page was named", answers: map[string]string{"/m": "sglang:num_queue_reqs{model_name=\"s\"} 4\n"},
-			change: func(cfg *RelayConfig) { cfg.MetricsURL = relayURL(t, "http://vllm:8000/m") },
+			change: func(cfg *Config) { cfg.MetricsURL = parseURL(t, "http://vllm:8000/m") },
 			want:   map[string]string{"up": "1", "requests_waiting{0,s}": "4", "info{,,sglang,,s,,}": "1"},
 		},
 		{
 			name: "the page that was named is of nobody we know", answers: map[string]string{"/m": "trtllm_num_requests_waiting 4\n"},
-			change: func(cfg *RelayConfig) { cfg.MetricsURL = relayURL(t, "http://vllm:8000/m") },
+			change: func(cfg *Config) { cfg.MetricsURL = parseURL(t, "http://vllm:8000/m") },
 			want:   map[string]string{"up": "1"}, log: "the metrics page is of no known engine: set engine",
 		},
 		{
 			name: "named by hand", answers: map[string]string{"/metrics": "vllm:num_requests_waiting 4\n"},
-			change: func(cfg *RelayConfig) { cfg.Engine, cfg.Model = EngineVLLM, "hand" },
+			change: func(cfg *Config) { cfg.Engine, cfg.Model = EngineVLLM, "hand" },
 			want:   map[string]string{"up": "1", "requests_waiting{0,hand}": "4", "info{,,vllm,,hand,,}": "1"},
 		},
 	}
@@ -954,7 +954,7 @@ func TestRelayAuto(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var touched atomic.Bool
-				w := relayStart(t, func(rw http.ResponseWriter, req *http.Request) {
+				w := start(t, func(rw http.ResponseWriter, req *http.Request) {
 					if req.URL.Path == "/metrics" {
 						touched.Store(true)
 					}
@@ -983,19 +983,19 @@ func TestRelayAuto(t *testing.T) {
 }
 
 // A server that is not there yet is asked until it is; one that is replaced by an unknown one is left alone.
-func TestRelayAutoFollowsTheServer(t *testing.T) {
+func TestAutoFollowsTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var owner atomic.Pointer[string]
 		name := "vllm"
 		owner.Store(&name)
 		var touched atomic.Int64
-		w := relayStart(t, func(rw http.ResponseWriter, req *http.Request) {
+		w := start(t, func(rw http.ResponseWriter, req *http.Request) {
 			switch req.URL.Path {
 			case "/v1/models":
 				_, _ = fmt.Fprintf(rw, `{"data":[{"id":"q","owned_by":%q}]}`, *owner.Load())
 			case "/metrics":
 				touched.Add(1)
-				relayText(relayRunningPage)(rw, req)
+				text(runningPage)(rw, req)
 			}
 		}, nil)
 		w.net.refuse.Store(true)
@@ -1021,15 +1021,15 @@ func TestRelayAutoFollowsTheServer(t *testing.T) {
 }
 
 // SGLang's /health makes an idle model generate a token, so it is asked rarely.
-func TestRelayHealthThatCosts(t *testing.T) {
+func TestHealthThatCosts(t *testing.T) {
 	asked := func(engine Engine) int64 {
 		var n atomic.Int64
 		synctest.Test(t, func(t *testing.T) {
-			w := relayStart(t, func(rw http.ResponseWriter, req *http.Request) {
+			w := start(t, func(rw http.ResponseWriter, req *http.Request) {
 				if req.URL.Path == "/health" {
 					n.Add(1)
 				}
-			}, func(cfg *RelayConfig) { cfg.Engine = engine })
+			}, func(cfg *Config) { cfg.Engine = engine })
 			w.pass(60)
 			w.has(map[string]string{"healthy": "1"})
 		})
@@ -1044,7 +1044,7 @@ func TestRelayHealthThatCosts(t *testing.T) {
 }
 
 // Health is the status alone: 503 is not well, an answer that does not come is not well either.
-func TestRelayHealth(t *testing.T) {
+func TestHealth(t *testing.T) {
 	tests := map[string]struct {
 		health http.HandlerFunc
 		want   string
@@ -1057,8 +1057,8 @@ func TestRelayHealth(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				vllm := relayVLLM(relayText(relayRunningPage))
-				w := relayStart(t, func(rw http.ResponseWriter, req *http.Request) {
+				vllm := vllm(text(runningPage))
+				w := start(t, func(rw http.ResponseWriter, req *http.Request) {
 					if req.URL.Path == "/health" {
 						tt.health(rw, req)
 						return
@@ -1073,22 +1073,22 @@ func TestRelayHealth(t *testing.T) {
 }
 
 // Samples lie at absolute times, a whole interval apart, however long a page takes.
-func TestRelayKeepsTime(t *testing.T) {
+func TestKeepsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
-		start := time.Now()
+		began := time.Now()
 		turn := 0
-		w := relayStart(t, relayVLLM(func(rw http.ResponseWriter, req *http.Request) {
+		w := start(t, vllm(func(rw http.ResponseWriter, req *http.Request) {
 			mu.Lock()
 			turn++
 			slow := turn == 3
-			at = append(at, time.Since(start))
+			at = append(at, time.Since(began))
 			mu.Unlock()
 			if time.Sleep(300 * time.Millisecond); slow {
 				time.Sleep(2 * time.Second) // the two next times fall out, nothing is caught up
 			}
-			relayText(relayRunningPage)(rw, req)
+			text(runningPage)(rw, req)
 		}), nil)
 		w.pass(9)
 		mu.Lock()
@@ -1105,12 +1105,12 @@ func TestRelayKeepsTime(t *testing.T) {
 }
 
 // Two targets do not sample in the same instant.
-func TestRelayPhase(t *testing.T) {
+func TestPhase(t *testing.T) {
 	phases := map[time.Duration]bool{}
 	for i := range 10 {
 		synctest.Test(t, func(t *testing.T) {
-			w := relayStart(t, relayVLLM(relayText(relayRunningPage)), func(cfg *RelayConfig) {
-				cfg.URL = relayURL(t, fmt.Sprintf("http://host-%d:8000", i))
+			w := start(t, vllm(text(runningPage)), func(cfg *Config) {
+				cfg.URL = parseURL(t, fmt.Sprintf("http://host-%d:8000", i))
 			})
 			w.pass(1)
 			phases[w.phase()] = true
@@ -1121,29 +1121,29 @@ func TestRelayPhase(t *testing.T) {
 	}
 }
 
-func TestRelayConfigFaults(t *testing.T) {
-	base := relayURL(t, "http://vllm:8000")
+func TestConfigFaults(t *testing.T) {
+	base := parseURL(t, "http://vllm:8000")
 	tests := []struct {
 		name string
-		cfg  RelayConfig
+		cfg  Config
 		want string
 	}{
-		{"nothing", RelayConfig{}, "a relay needs a registerer and a URL"},
-		{"engine", RelayConfig{Registerer: prometheus.NewRegistry(), URL: base, Engine: "trt"}, `unknown engine "trt"`},
-		{"registered twice", RelayConfig{Registerer: relayTaken(t, base), URL: base}, "registering the relay's metrics: "},
+		{"nothing", Config{}, "a relay needs a registerer and a URL"},
+		{"engine", Config{Registerer: prometheus.NewRegistry(), URL: base, Engine: "trt"}, `unknown engine "trt"`},
+		{"registered twice", Config{Registerer: taken(t, base), URL: base}, "registering the relay's metrics: "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := NewRelay(tt.cfg); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			if _, err := New(tt.cfg); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
 	}
 }
 
-func relayTaken(t *testing.T, base *url.URL) prometheus.Registerer {
+func taken(t *testing.T, base *url.URL) prometheus.Registerer {
 	registry := prometheus.NewRegistry()
-	if _, err := NewRelay(RelayConfig{Registerer: registry, URL: base}); err != nil {
+	if _, err := New(Config{Registerer: registry, URL: base}); err != nil {
 		t.Fatal(err)
 	}
 	return registry
@@ -1151,18 +1151,18 @@ func relayTaken(t *testing.T, base *url.URL) prometheus.Registerer {
 
 // Over real sockets: a server that is killed in the middle of a page, a port where nobody listens; nothing is
 // left behind.
-func TestRelayRealSockets(t *testing.T) {
+func TestRealSockets(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	vllm := relayVLLM(relayTurns(relayText(relayRunningPage), func(w http.ResponseWriter, _ *http.Request) {
+	vllm := vllm(turns(text(runningPage), func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5000\r\n\r\n"+relayRunningPage)
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5000\r\n\r\n"+runningPage)
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		_ = conn.Close()
 	}))
@@ -1171,11 +1171,11 @@ func TestRelayRealSockets(t *testing.T) {
 	done.Go(func() { _ = server.Serve(listener) })
 
 	registry := prometheus.NewRegistry()
-	relay, err := NewRelay(RelayConfig{Registerer: registry, URL: relayURL(t, "http://"+listener.Addr().String()), Engine: EngineVLLM})
+	relay, err := New(Config{Registerer: registry, URL: parseURL(t, "http://"+listener.Addr().String()), Engine: EngineVLLM})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &relayWorld{t: t, registry: registry, relay: relay, logs: &bytes.Buffer{}}
+	w := &world{t: t, registry: registry, relay: relay, logs: &bytes.Buffer{}}
 	relay.sample(t.Context())
 	w.has(map[string]string{"up": "1", "requests_running{0,m}": "3"})
 	relay.sample(t.Context())

@@ -2,24 +2,24 @@ package relay
 
 import "math"
 
-// relayVerdict is what a sample says about the process behind the address.
-type relayVerdict int
+// verdict is what a sample says about the process behind the address.
+type verdict int
 
 const (
-	relaySame relayVerdict = iota
-	relayRestarted
-	relaySeveral // processes: their values must not be mixed
+	sameProcess verdict = iota
+	restarted
+	severalProcesses // processes: their values must not be mixed
 )
 
-// relaySettle is how many samples in a row must come from one process before an address that gave samples of
+// settleSamples is how many samples in a row must come from one process before an address that gave samples of
 // several is believed again: behind a balancer that chooses at random, runs of a few are common.
-const relaySettle = 10
+const settleSamples = 10
 
-// relayRestart watches for restarts of the server. A restart is a process start time that rises or, where there
+// restartWatch watches for restarts of the server. A restart is a process start time that rises or, where there
 // is none, a fall of the token counters, that does not go back at the next sample. A start time that falls is
 // proof of a second process, as are counters that fall, come back and fall again. Failed samples are not shown
 // to it. The zero value is ready.
-type relayRestart struct {
+type restartWatch struct {
 	known         bool
 	start, tokens float64 // of the sample before; NaN where it had none
 
@@ -30,50 +30,50 @@ type relayRestart struct {
 }
 
 // observe judges a sample by its process start time and its token count, NaN where the page has none.
-func (r *relayRestart) observe(start, tokens float64) relayVerdict {
-	verdict := relaySame
+func (r *restartWatch) observe(start, tokens float64) verdict {
+	judged := sameProcess
 	switch {
 	case !r.known:
 	case !math.IsNaN(start) && !math.IsNaN(r.start):
-		verdict = r.byStart(start)
+		judged = r.byStart(start)
 	case !math.IsNaN(tokens) && !math.IsNaN(r.tokens):
-		verdict = r.byTokens(tokens)
+		judged = r.byTokens(tokens)
 	}
-	changed := r.pending || verdict == relaySeveral
+	changed := r.pending || judged == severalProcesses
 	r.known, r.start, r.tokens = true, start, tokens
 	switch {
-	case verdict == relaySeveral || r.unsettled > 0 && changed:
-		r.unsettled = relaySettle
+	case judged == severalProcesses || r.unsettled > 0 && changed:
+		r.unsettled = settleSamples
 	case r.unsettled > 0:
 		r.unsettled--
 	}
 	if r.unsettled > 0 {
 		r.pending = false
-		return relaySeveral
+		return severalProcesses
 	}
-	return verdict
+	return judged
 }
 
-func (r *relayRestart) byStart(start float64) relayVerdict {
+func (r *restartWatch) byStart(start float64) verdict {
 	switch {
 	case start < r.start:
 		r.pending = false
-		return relaySeveral
+		return severalProcesses
 	case start > r.start:
 		r.pending = true
 	case r.pending:
 		r.pending = false
-		return relayRestarted
+		return restarted
 	}
-	return relaySame
+	return sameProcess
 }
 
-func (r *relayRestart) byTokens(tokens float64) relayVerdict {
+func (r *restartWatch) byTokens(tokens float64) verdict {
 	fell := tokens < r.tokens
 	if r.cameBack > 0 {
 		if r.cameBack--; fell {
 			r.cameBack = 0
-			return relaySeveral
+			return severalProcesses
 		}
 	}
 	switch {
@@ -82,10 +82,10 @@ func (r *relayRestart) byTokens(tokens float64) relayVerdict {
 	case !fell && r.pending:
 		r.pending = false
 		if tokens >= r.before { // a second process, or a small count caught up with: the next fall tells
-			r.cameBack = relaySettle
-			return relaySame
+			r.cameBack = settleSamples
+			return sameProcess
 		}
-		return relayRestarted
+		return restarted
 	}
-	return relaySame
+	return sameProcess
 }

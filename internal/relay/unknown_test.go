@@ -15,13 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// relayPaths counts what is asked for.
-type relayPaths struct {
+// pathCounts counts what is asked for.
+type pathCounts struct {
 	mu    sync.Mutex
 	count map[string]int
 }
 
-func (p *relayPaths) add(path string) {
+func (p *pathCounts) add(path string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.count == nil {
@@ -30,22 +30,22 @@ func (p *relayPaths) add(path string) {
 	p.count[path]++
 }
 
-func (p *relayPaths) times(path string) int {
+func (p *pathCounts) times(path string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.count[path]
 }
 
-func (p *relayPaths) asked() []string {
+func (p *pathCounts) asked() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.count))
 }
 
 // Nothing of an unknown server is touched but its list of models, once a minute, and what the user named.
-func TestRelayUnknownServer(t *testing.T) {
+func TestUnknownServer(t *testing.T) {
 	gateway := `{"data":[{"id":"gpt-5","owned_by":"openai"}]}`
-	named := func(c *RelayConfig) { c.MetricsURL = relayURL(t, "http://vllm:8000/metrics") } // the default, but named
+	named := func(c *Config) { c.MetricsURL = parseURL(t, "http://vllm:8000/metrics") } // the default, but named
 	// As a router shows what it knows of its engines: that is all there is, and nothing is missing.
 	const page = "vllm:num_requests_running{server=\"a\"} 7\nvllm:num_requests_running{server=\"b\"} 5\n"
 	tests := []struct {
@@ -53,7 +53,7 @@ func TestRelayUnknownServer(t *testing.T) {
 		status int
 		models string
 		page   string // of /metrics
-		change func(*RelayConfig)
+		change func(*Config)
 		asked  []string
 		want   map[string]string
 		log    string // of the only line; empty: there is none
@@ -68,7 +68,7 @@ func TestRelayUnknownServer(t *testing.T) {
 		{name: "404", status: 404, asked: []string{"/v1/models"}, log: "it has no /v1/models"},
 		{name: "500", status: 500, asked: []string{"/v1/models"}, log: "500 Internal Server Error"},
 		{
-			name: "more than is read", models: `{"data":"` + strings.Repeat("x", relayMaxJSON) + `"}`, asked: []string{"/v1/models"},
+			name: "more than is read", models: `{"data":"` + strings.Repeat("x", maxJSON) + `"}`, asked: []string{"/v1/models"},
 			log: "the answer is too large",
 		},
 		{
@@ -84,19 +84,19 @@ func TestRelayUnknownServer(t *testing.T) {
 			asked: []string{"/metrics", "/v1/models"}, want: map[string]string{"up": "1", "healthy": ""}, log: "of no known engine",
 		},
 		{
-			name: "the health page was named", models: gateway, change: func(c *RelayConfig) { c.HealthURL = relayURL(t, "http://vllm:8000/health") },
+			name: "the health page was named", models: gateway, change: func(c *Config) { c.HealthURL = parseURL(t, "http://vllm:8000/health") },
 			asked: []string{"/health", "/v1/models"}, want: map[string]string{"up": "", "healthy": "1"}, log: "the relay is off",
 		},
 		{
-			name: "the engine was named", models: gateway, page: page, change: func(c *RelayConfig) { c.Engine = EngineVLLM },
+			name: "the engine was named", models: gateway, page: page, change: func(c *Config) { c.Engine = EngineVLLM },
 			asked: []string{"/health", "/metrics", "/v1/models", "/version"}, want: map[string]string{"up": "1", "healthy": "1", "requests_running{0,gpt-5}": "12"},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var paths relayPaths
-				w := relayStart(t, func(rw http.ResponseWriter, req *http.Request) {
+				var paths pathCounts
+				w := start(t, func(rw http.ResponseWriter, req *http.Request) {
 					paths.add(req.URL.Path)
 					switch req.URL.Path {
 					case "/v1/models":
@@ -105,7 +105,7 @@ func TestRelayUnknownServer(t *testing.T) {
 						}
 						_, _ = io.WriteString(rw, tt.models)
 					case "/metrics":
-						relayText(tt.page)(rw, req)
+						text(tt.page)(rw, req)
 					case "/health":
 					default:
 						http.NotFound(rw, req)
@@ -136,11 +136,11 @@ func TestRelayUnknownServer(t *testing.T) {
 
 // What was known of a server stays known while it does not say who it is; once it says that it is another, what was
 // known of its health goes.
-func TestRelayServerThatBecomesUnknown(t *testing.T) {
+func TestServerThatBecomesUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var turn sync.Map
-		var paths relayPaths
-		w := relayStart(t, func(rw http.ResponseWriter, req *http.Request) {
+		var paths pathCounts
+		w := start(t, func(rw http.ResponseWriter, req *http.Request) {
 			paths.add(req.URL.Path)
 			switch owner, _ := turn.Load("owner"); {
 			case owner == nil:
@@ -148,7 +148,7 @@ func TestRelayServerThatBecomesUnknown(t *testing.T) {
 			case req.URL.Path == "/v1/models":
 				_, _ = fmt.Fprintf(rw, `{"data":[{"id":"q","owned_by":%q}]}`, owner)
 			case req.URL.Path == "/metrics":
-				relayText(relayRunningPage)(rw, req)
+				text(runningPage)(rw, req)
 			}
 		}, nil)
 		turn.Store("owner", "vllm")
@@ -175,11 +175,11 @@ func TestRelayServerThatBecomesUnknown(t *testing.T) {
 
 // A server that is not there yet, or still loading, is not well and is asked every second who it is; one that then
 // turns out to be unknown is nothing.
-func TestRelayServerThatComesUp(t *testing.T) {
+func TestServerThatComesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var loaded atomic.Bool
-		var paths relayPaths
-		w := relayStart(t, func(rw http.ResponseWriter, req *http.Request) {
+		var paths pathCounts
+		w := start(t, func(rw http.ResponseWriter, req *http.Request) {
 			if paths.add(req.URL.Path); !loaded.Load() {
 				rw.WriteHeader(http.StatusServiceUnavailable)
 				return
@@ -202,7 +202,7 @@ func TestRelayServerThatComesUp(t *testing.T) {
 }
 
 // The engine of a page is that of its first sample with a prefix that is known.
-func TestRelayTableOfPage(t *testing.T) {
+func TestTableOfPage(t *testing.T) {
 	for page, want := range map[string]Engine{
 		"vllm:a 1\n": EngineVLLM,
 		"# HELP vllm:a x\nprocess 1\n vllm:a 1\n": EngineVLLM,
@@ -213,10 +213,11 @@ func TestRelayTableOfPage(t *testing.T) {
 		"# vllm:a 1\nvllm_a 1\n":                  "",
 		"":                                        "",
 	} {
-		var got Engine
-		if table := relayTableOfPage([]byte(page)); table != nil {
-			got = table.engine
+		reader := newPageReader()
+		if _, err := reader.read(strings.NewReader(page), "", "m", nil, true); err != nil {
+			t.Errorf("%q: %v", page, err)
 		}
+		got := reader.table.engine
 		if got != want {
 			t.Errorf("%q: %q, want %q", page, got, want)
 		}

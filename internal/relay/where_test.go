@@ -11,24 +11,24 @@ import (
 
 // The list of models is below the API's path, all else below the root. A Host of the target's own is sent to the
 // server alone, not to whoever serves a page elsewhere.
-func TestRelayWhereItAsks(t *testing.T) {
+func TestWhereItAsks(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		change  func(*RelayConfig)
+		change  func(*Config)
 		want    []string // host and path
 		without []string
 	}{
 		{"by default", nil, []string{"vllm:8000/v1/models", "vllm:8000/metrics", "vllm:8000/health"}, nil},
-		{"a path and a host", func(c *RelayConfig) { c.APIPath, c.Host = "/v3", "model.example" }, []string{"model.example/v3/models", "model.example/metrics", "model.example/health"}, []string{"model.example/v1/models"}},
-		{"a page elsewhere", func(c *RelayConfig) {
-			c.Host, c.MetricsURL = "model.example", relayURL(t, "http://vllm:9090/metrics")
+		{"a path and a host", func(c *Config) { c.APIPath, c.Host = "/v3", "model.example" }, []string{"model.example/v3/models", "model.example/metrics", "model.example/health"}, []string{"model.example/v1/models"}},
+		{"a page elsewhere", func(c *Config) {
+			c.Host, c.MetricsURL = "model.example", parseURL(t, "http://vllm:9090/metrics")
 		}, []string{"vllm:9090/metrics", "model.example/health"}, []string{"model.example/metrics"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				var got []string
-				relayStart(t, func(w http.ResponseWriter, r *http.Request) {
+				start(t, func(w http.ResponseWriter, r *http.Request) {
 					mu.Lock()
 					got = append(got, r.Host+r.URL.Path)
 					mu.Unlock()
@@ -36,7 +36,7 @@ func TestRelayWhereItAsks(t *testing.T) {
 						_, _ = w.Write([]byte(`{"data":[{"id":"q","owned_by":"vllm"}]}`))
 						return
 					}
-					relayText("vllm:num_requests_waiting 4\n")(w, r)
+					text("vllm:num_requests_waiting 4\n")(w, r)
 				}, c.change)
 				time.Sleep(3 * time.Second)
 				mu.Lock()

@@ -34,8 +34,8 @@ func Target(t config.Target) prober.Target {
 }
 
 // Relay is a target as the relay takes it: its addresses and how it is reached. The error is about an address.
-func Relay(t config.Target, dial prober.DialFunc) (relay.RelayConfig, error) {
-	c := relay.RelayConfig{
+func Relay(t config.Target, dial prober.DialFunc) (relay.Config, error) {
+	c := relay.Config{
 		URL: t.URL, APIPath: t.APIPath, Host: t.Host, Engine: relay.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval,
 		HTTP: t.HTTPClientConfig, Dial: prober.IPFamily(t.IPFamily).Dial(dial),
 	}

@@ -65,7 +65,7 @@ func orElse(text, otherwise string) string {
 }
 
 // loadOf is the load during some samples; nil if they show none or span no time.
-func loadOf(seen []relay.RelaySnapshot) *experiment.Load {
+func loadOf(seen []relay.Snapshot) *experiment.Load {
 	first, last := seen[0], seen[len(seen)-1]
 	seconds := last.SampledAt.Sub(first.SampledAt).Seconds()
 	if seconds <= 0 || last.Running == nil || last.Waiting == nil {

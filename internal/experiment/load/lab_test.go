@@ -141,7 +141,7 @@ func (l *lab) server() load.Server {
 	return load.Server{
 		Target:   prober.Target{Name: "t", URL: base, IPFamily: prober.AnyFamily},
 		Workload: prober.Workload{API: prober.Chat, Seed: 42, MaxTokensField: "max_tokens"},
-		Relay:    relay.RelayConfig{URL: base, Dial: l.dial},
+		Relay:    relay.Config{URL: base, Dial: l.dial},
 		Tool:     "probetool test", Dial: l.dial,
 	}
 }

@@ -23,7 +23,7 @@ type Server struct {
 	Workload prober.Workload // its name and lengths are those of the levels
 	// Relay tells how the server's own metrics are read; without a URL they are not. Its registerer, interval and
 	// callbacks are the runner's.
-	Relay relay.RelayConfig
+	Relay relay.Config
 
 	Tool      string     // name and version of the program, for the facts
 	UserAgent string     //

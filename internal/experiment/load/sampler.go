@@ -25,7 +25,7 @@ type sampler struct {
 	mu     sync.Mutex
 	failed int // samples in a row
 	err    string
-	seen   []relay.RelaySnapshot // until the first level
+	seen   []relay.Snapshot // until the first level
 	last   experiment.QueueSample
 	level  int // that is recorded; -1: none
 	keep   *keeper
@@ -35,12 +35,12 @@ type sampler struct {
 // givenUp is how many failed samples in a row mean that nothing more is to be expected.
 const givenUp = 5
 
-func newSampler(cfg relay.RelayConfig) (*sampler, error) {
+func newSampler(cfg relay.Config) (*sampler, error) {
 	s := &sampler{news: make(chan struct{}, 1), level: -1}
 	cfg.Registerer, cfg.Interval, cfg.OnSample = prometheus.NewRegistry(), experiment.SampleEvery, s.sample
 	cfg.HealthURL = &url.URL{} // nobody asks
 	var err error
-	if s.relay, err = relay.NewRelay(cfg); err != nil {
+	if s.relay, err = relay.New(cfg); err != nil {
 		return nil, fmt.Errorf("preparing to sample the queue: %w", err)
 	}
 	return s, nil
@@ -60,7 +60,7 @@ func (s *sampler) stop() {
 }
 
 // sample takes what the relay has just seen.
-func (s *sampler) sample(snapshot relay.RelaySnapshot) {
+func (s *sampler) sample(snapshot relay.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() {

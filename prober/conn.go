@@ -218,7 +218,7 @@ func (c *stampedConn) headersEnded() { c.headers = -1 }
 // armWrite makes the next write report its time.
 func (c *stampedConn) armWrite() {
 	c.counting.Lock() // net/http already waits for the answer, and a server may send before it is asked
-	c.segmented()     // what came so far, the handshake of TLS, does not count
+	c.newSegments()   // what came so far, the handshake of TLS, does not count
 	c.counting.Unlock()
 	c.awaitWrite.Store(true)
 }
@@ -310,9 +310,9 @@ func (s *segmentCounts) leastFor(bytes int) int {
 	return (bytes + s.full - 1) / s.full
 }
 
-// segmented looks at the segments that came since it was called last. extra is how many they are beyond those that
+// newSegments looks at the segments that came since it was called last. extra is how many they are beyond those that
 // one write a batch would explain. long: the current batch came in several, but one long write would explain it.
-func (c *stampedConn) segmented() (extra int, long bool) {
+func (c *stampedConn) newSegments() (extra int, long bool) {
 	now, ok := c.kernel.segments()
 	if !ok {
 		last := c.last.Load()

@@ -30,7 +30,7 @@ func BenchmarkEvent(b *testing.B) {
 		conn := newStampedConn(client, func(time.Time) {})
 		w := &Workload{OutputTokens: 1 << 40}
 		res := &Result{Probe: &Probe{Workload: w}, Model: "mock"}
-		sse, a, stamps := newSSEReader(&eventSource{[]byte(event)}), newAnswer(res, nil, nil), newStamper(conn, &tails{}, false)
+		sse, a, stamps := newSSEReader(&eventSource{[]byte(event)}), newAnswer(res, nil, nil), newStamper(conn, &tailDelays{}, false)
 		res.Gaps = make([]time.Duration, 0, 1<<16)
 		timer := time.NewTimer(time.Hour)
 		b.ReportAllocs()
@@ -48,7 +48,7 @@ func BenchmarkEvent(b *testing.B) {
 			stamps.event(token, false)
 			timer.Reset(time.Hour)
 			if len(res.Gaps) == cap(res.Gaps) {
-				res.Gaps, stamps.early = res.Gaps[:0], stamps.early[:0]
+				res.Gaps, stamps.tokens, stamps.batch.first = res.Gaps[:0], stamps.tokens[:0], 0
 			}
 			a.arrived(conn.arrival.at)
 		}

@@ -31,7 +31,7 @@ type client struct {
 	transport http.RoundTripper
 	proxy     string // host and port of the proxy that requests go through; empty: none
 	userAgent string
-	tails     tails // of the server's streams
+	tails     tailDelays // of the server's streams
 	secrets   scrub.Secrets
 	watch     *Watch       // nil: none
 	late      atomic.Int64 // when a stream was read late last, in Unix nanoseconds

@@ -122,6 +122,7 @@ func TestCourtesiesOfAServerThatComesUp(t *testing.T) {
 			if res := g.once(t); res.Reason != ReasonOverloaded {
 				t.Errorf("%s", outcome(res))
 			}
+			time.Sleep(time.Minute)
 		}
 		if log := g.logs.String(); strings.Contains(log, "tokenizer") || strings.Contains(log, "list of models") {
 			t.Errorf("told of a server that is down: %s", log)
@@ -129,6 +130,32 @@ func TestCourtesiesOfAServerThatComesUp(t *testing.T) {
 		s.models, s.tokenize, s.script = fakeModels, answer, chat
 		if res := g.once(t); !res.OK() || res.PromptTokens != 512 || g.Model().MaxLen != 8192 {
 			t.Errorf("%s, %+v", outcome(res), g.Model())
+		}
+	})
+}
+
+// A server that always fails is not asked for courtesies before each probe, but at last as seldom as one that succeeds.
+func TestCourtesiesOfAServerThatAlwaysFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &fakeServer{
+			models: string(courtesyAnswers["500"]), tokenize: func(sentRequest) script { return courtesyAnswers["404"] },
+			script: func(int, sentRequest) script { return courtesyAnswers["500"] },
+		}
+		g := newRig(t, s.dial, target(every(10*time.Second, 5*time.Second, 5)))
+		end := g.begin(t)
+		defer end()
+		before := map[string]int{}
+		for _, c := range []struct {
+			time  time.Duration
+			least int
+		}{{10 * time.Minute, 5}, {time.Hour, 5}} { // after 0, 10, 30, 70, 150, 310 s, then every 600 s at most
+			time.Sleep(c.time)
+			for _, path := range []string{"/v1/models", "/tokenize"} {
+				if n := s.asked(path) - before[path]; n < c.least || n > 7 {
+					t.Errorf("%s was asked for %d times in %v, not %d to 7 times", path, n, c.time, c.least)
+				}
+				before[path] = s.asked(path)
+			}
 		}
 	})
 }

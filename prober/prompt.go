@@ -35,13 +35,17 @@ type fit struct {
 	system int // words in a system message of ours; 0: none is sent
 	user   int // words in the user's message
 
-	exact bool // by the server's tokenizer; else a guess, and what usage has made of it
-	again bool // a guess, and the tokenizer may answer by now
-	lost  bool // usage does not follow the length of the prompt
+	exact bool    // by the server's tokenizer; else a guess, and what usage has made of it
+	again bool    // a guess, and the tokenizer may answer by now
+	retry backoff // of asking it then
+	lost  bool    // usage does not follow the length of the prompt
 
 	began             int // words in the first prompt that was counted
 	atWords, atTokens int // the last prompt whose count has followed it
 }
+
+// due reports whether the tokenizer is to be asked again before a probe is sent.
+func (f *fit) due() bool { return f.again && f.retry.due() }
 
 // lead begins a message: it gives the first word the space before it that all others have. A word with and
 // without one are different tokens.

@@ -33,6 +33,7 @@ type server struct {
 	maxLen   int      // prompt and output together; 0: unknown
 	asked    bool
 	unlisted time.Time // when a list that could not be read is asked for again; zero: it was read
+	relist   backoff   // of asking for it sooner, because probes fail
 	noWay    error     // why no connection came about for the list; nil: one did
 	fits     map[string]*fit
 	unfit    map[string]unfit // workloads that cannot run here
@@ -55,7 +56,23 @@ const (
 	courtesyShare = 4
 	// relistPause is when a list of models that could not be read is asked for again.
 	relistPause = 10 * time.Minute
+	// retryPause is the first pause of a backoff.
+	retryPause = 10 * time.Second
 )
+
+// backoff spaces the attempts at a courtesy of a server whose probes fail too: 10 s after the first, twice as long after
+// each further one, and at most as long as for a server whose probes succeed.
+type backoff struct {
+	pause time.Duration
+	next  time.Time
+}
+
+func (b *backoff) failed(now time.Time) {
+	b.pause = min(max(retryPause, 2*b.pause), relistPause)
+	b.next = now.Add(b.pause)
+}
+
+func (b *backoff) due() bool { return !time.Now().Before(b.next) }
 
 // courtesy bounds what is asked around a probe.
 func courtesy(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
@@ -96,7 +113,7 @@ func (s *server) forget() {
 	s.client.tails.forget()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked, s.model, s.aliases, s.maxLen, s.unlisted, s.noWay = false, "", nil, 0, time.Time{}, nil
+	s.asked, s.model, s.aliases, s.maxLen, s.unlisted, s.noWay, s.relist = false, "", nil, 0, time.Time{}, nil, backoff{}
 	clear(s.fits)
 	clear(s.unfit)
 	clear(s.told)
@@ -145,7 +162,7 @@ func (s *server) known(w *Workload) (r recipe, ok bool) {
 	defer s.mu.Unlock()
 	f := s.fits[w.Name]
 	_, unfit := s.unfit[w.Name]
-	if !s.asked || s.model == "" || f == nil || f.again || unfit || s.tooLong(w) {
+	if !s.asked || s.model == "" || f == nil || f.due() || unfit || s.tooLong(w) {
 		return r, false
 	}
 	return recipe{w, s.model, s.aliases, *f, s.fields.next(w, time.Now())}, true
@@ -177,7 +194,7 @@ func (s *server) learnt(ctx context.Context, w *Workload) (recipe, error) {
 func (s *server) ask(ctx context.Context, w *Workload) error {
 	s.mu.Lock()
 	asked, before := s.asked, s.fits[w.Name]
-	fitted := before != nil && !before.again
+	fitted := before != nil && !before.due()
 	s.mu.Unlock()
 	if !asked {
 		if err := s.askModel(ctx); err != nil {
@@ -233,10 +250,11 @@ func (s *server) askModel(ctx context.Context) error {
 			s.noWay = err
 		}
 		s.model, s.unlisted = model, time.Now().Add(relistPause)
+		s.relist.failed(time.Now())
 		s.tellLater("models", "msg", "the list of models cannot be read, so it is not known how long a request may be (max_model_len)", "err", err)
 		return nil
 	}
-	s.unlisted = time.Time{}
+	s.unlisted, s.relist = time.Time{}, backoff{}
 	s.useModels(list)
 	return nil
 }
@@ -329,6 +347,7 @@ func (s *server) findFit(ctx context.Context, w *Workload, before *fit) (*fit, e
 		*f = *before
 		f.again = false
 	}
+	f.retry.failed(time.Now())
 	return f, nil
 }
 
@@ -488,13 +507,13 @@ func (s *server) learn(r *Result) {
 		return
 	}
 	s.untold = nil
-	if !s.unlisted.IsZero() {
+	if !s.unlisted.IsZero() && s.relist.due() {
 		s.asked = false
 	}
 	s.askTokenizer(r.Workload)
 }
 
-// askTokenizer makes the next probe ask for the length of prompts if it was only guessed. It needs the lock.
+// askTokenizer makes a probe ask for the length of prompts, once it is time, if it was only guessed. It needs the lock.
 func (s *server) askTokenizer(w *Workload) {
 	if f := s.fits[w.Name]; f != nil && !f.exact {
 		f.again = true

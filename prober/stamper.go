@@ -1,272 +1,230 @@
 package prober
 
-import (
-	"slices"
-	"sync"
-	"time"
-)
+import "time"
 
-// stamper tells how much earlier than its time stamp each token event of a stream may have come.
+// stamper gives the token events of one stream their time stamps, each with its error.
 //
-// The kernel merges TCP segments that wait to be read, and keeps the stamp of the newest. So the stamp of a read is
-// exact for what came in its last segment. Whatever came in another segment came earlier, but after the socket was
-// last seen empty. TCP_INFO counts the segments, which tells a server that wrote several events at once from a reader
+// The kernel merges TCP segments that wait to be read and keeps the time stamp of the newest. So the stamp of a read is
+// exact for what came in its last segment. What came in an earlier segment came before the stamp, but after the socket
+// was last seen empty. The number of segments (TCP_INFO) tells a server that wrote several events at once from a reader
 // that was late.
 type stamper struct {
 	conn   *stampedConn
-	kernel bool   // gives stamps
-	tails  *tails // of the same server
-	// hidden: the reader of events cannot see all that was read from the socket, as under TLS.
-	hidden bool
+	kernel bool // the kernel gives time stamps
+	// readAhead: a layer between the socket and the events, TLS, may hold bytes that the reader of events does not see.
+	readAhead bool
 
-	batch   int             // of reads, that the last event came with
-	looked  int             // the read at which the segments were counted last
-	events  int             // events of the batch so far
-	spans   []time.Duration // of its token events: how long before its stamp each came at most
-	ats     []time.Time     // and their stamps
-	leads   bool            // its first event carries tokens
-	torn    bool            // the batch goes on after its last event so far
-	merged  bool            // the batch may hold more segments than one write needs
-	surplus int             // segments of it beyond the first, as far as they are counted
-	split   bool            // an event of the stream came in several segments
-	end     time.Time       // when its last event came
+	tokens  []tokenStamp // of all token events so far
+	batch   batch
+	counted int  // number of the read after which segments were last counted
+	splits  bool // the server sent an event in several segments
+	moved   bool // a stamp was moved to when the first segment of a read came
 
-	early     []time.Duration // of every token event so far
-	shifts    []shift
-	lastToken time.Time
-	before    time.Time     // the stamp of the last token event before the batch; zero: there was none
-	shortest  time.Duration // gap before it, of those between two exact stamps; 0: not known
-	paced     bool          // it is known
-	alone     bool          // the last token event is known not to have the stamp of something that came later
-	tail      time.Duration // from the last token event to the last event after it; 0: not known
-	delay     time.Duration // the longest time that a token event had been waiting to be read
+	pace      pace
+	tail      tail
+	history   *tailDelays   // of earlier streams of the same server
+	readDelay time.Duration // the longest time that a token event waited in the kernel
 }
 
-func newStamper(conn *stampedConn, tails *tails, hidden bool) *stamper {
-	s := &stamper{conn: conn, kernel: conn.kernel != nil, tails: tails, hidden: hidden, batch: conn.arrival.batch}
-	s.look()
+// tokenStamp is when a token event came: not after at, and at most early before it.
+type tokenStamp struct {
+	at    time.Time
+	early time.Duration
+	span  time.Duration // what early is if something came in a later segment of the same batch
+}
+
+// batch is what came between two moments at which the socket was empty: the events of one read or of several
+// ([arrival]).
+type batch struct {
+	number      int       // that of its arrival
+	first       int       // index of its first token event, if it has any
+	events      int       // of any kind
+	tokenFirst  bool      // its first event carries tokens
+	unfinished  bool      // something follows the last event so far: more events, or the beginning of one
+	severalSent bool      // it may hold more segments than one write of the server
+	surplus     int       // segments beyond the first, as far as they were counted
+	end         time.Time // stamp of the last event
+}
+
+func newStamper(conn *stampedConn, history *tailDelays, readAhead bool) *stamper {
+	s := &stamper{conn: conn, kernel: conn.kernel != nil, history: history, readAhead: readAhead}
+	s.batch.number = conn.arrival.batch
+	s.countSegments()
 	return s
 }
 
-// event takes note of an event that was just read; more tells that it is not the last thing that was read. It returns
-// how much earlier the event may have come as far as is known now; what comes later in the same read may add to it.
+// event takes note of an event that was just read; more tells that something was read behind it. It returns how much
+// earlier than its stamp the event may have come, as far as is known now: what is read later may widen that.
 func (s *stamper) event(token, more bool) (early time.Duration) {
-	a := &s.conn.arrival
-	if a.batch != s.batch {
+	a, b := &s.conn.arrival, &s.batch
+	if a.batch != b.number {
 		s.nextBatch(token)
 	}
-	s.torn, s.end = more, a.at
-	if s.events++; s.events == 1 {
-		s.leads = token
+	b.unfinished, b.end = more, a.at
+	if b.events++; b.events == 1 {
+		b.tokenFirst = token
 	}
-	if (s.events > 1 || more || s.hidden) && a.read != s.looked {
-		s.look()
+	if (b.events > 1 || more || s.readAhead) && a.read != s.counted {
+		s.countSegments()
 	}
 	s.widen(token)
-	if token {
+	switch {
+	case token:
 		return s.token(more)
-	}
-	if len(s.spans) > 0 {
-		s.alone = s.alone && !s.merged
-	} else if a.exact && !s.lastToken.IsZero() {
-		s.tail = a.at.Sub(s.lastToken)
+	case b.first < len(s.tokens):
+		s.tail.apart = s.tail.apart && !b.severalSent
+	case a.exact && len(s.tokens) > 0:
+		s.tail.delay = a.at.Sub(s.last().at)
 	}
 	return 0
 }
 
-// nextBatch leaves the batch before. If that ended with the beginning of the event that has now come, its token events
-// may have the stamp of that beginning.
-func (s *stamper) nextBatch(token bool) {
-	merged := false
-	if s.torn && len(s.spans) > 0 {
-		s.look()
-		s.widen(token)
-		merged = s.merged // nobody knows in which of the two batches the segments were
-	}
-	s.split = s.split || s.torn
-	s.settle()
-	s.noteGap()
-	s.batch, s.events, s.spans, s.ats, s.merged, s.surplus = s.conn.arrival.batch, 0, s.spans[:0], s.ats[:0], merged, 0
-}
-
-// shift is by how much the stamp of a token event is too late.
-type shift struct {
-	token int
-	by    time.Duration
-}
-
-// settle narrows the bounds of a batch that is complete by when its first segment came, if that is known. Where no
-// event of the stream was seen to come in several segments, its first event came with the first segment.
-func (s *stamper) settle() {
-	s.split = s.split || s.surplus > max(1, s.events) // one may be that of the headers, or of the end of the body
-	if !s.merged || len(s.spans) == 0 {
-		return
-	}
-	start := s.ats[0].Add(-s.spans[0])
-	first, ok := s.conn.wakes.first(start, s.ats[0])
-	if !ok {
-		return
-	}
-	from := len(s.early) - len(s.spans)
-	for i, at := range s.ats {
-		s.early[from+i] = min(s.early[from+i], max(0, at.Sub(first.since)))
-	}
-	// A wake that began before the socket was empty may be of what was read before, or of both.
-	if !s.leads || s.split || !first.by.Before(s.ats[0]) || first.since.Before(start) {
-		return
-	}
-	late := s.ats[0].Sub(first.by)
-	s.early[from] = max(0, min(s.early[from]-late, first.by.Sub(first.since)))
-	s.shifts = append(s.shifts, shift{from, late})
-	if len(s.spans) == 1 {
-		s.lastToken = first.by
-		s.tail, s.alone = s.end.Sub(first.by), true
-	}
-}
-
-// noteGap takes note of the gap before the tokens of the batch that is left, if its ends are exact. Tokens that came in
-// one segment have gaps of 0.
-func (s *stamper) noteGap() {
-	if len(s.spans) == 0 {
-		return
-	}
-	first := len(s.early) - len(s.spans)
-	if first > 0 && s.early[first-1] == 0 && s.early[first] == 0 {
-		gap := s.lastToken.Sub(s.before)
-		if len(s.spans) > 1 {
-			gap = 0
-		}
-		if !s.paced || gap < s.shortest {
-			s.shortest, s.paced = gap, true
-		}
-	}
-	s.before = s.lastToken
-}
-
-// look counts the segments of the batch.
-func (s *stamper) look() {
-	extra, long := s.conn.segmented()
-	s.merged = s.merged || extra > 0 || long
-	s.surplus += max(0, extra)
-	s.looked = s.conn.arrival.read
-}
-
-// widen gives the token events of a batch their bounds when another event turns out to have the same stamp. They may
-// have come at any time since the socket was empty.
-func (s *stamper) widen(token bool) {
-	if !s.merged {
-		return
-	}
-	first := len(s.early) - len(s.spans)
-	for i, span := range s.spans {
-		if !token && i == len(s.spans)-1 {
-			span = min(span, s.tailAtMost(span))
-		}
-		s.early[first+i] = max(s.early[first+i], span)
-	}
-}
-
-// tailAtMost is how long before what follows it, such as usage, the last token event came at most. The server sends
-// this a moment after the token: how long a moment is known from its other streams. But a server that is disturbed may
-// take longer this once; then the time since the token before is long too. So the bound is no less than what that time
-// leaves over if no token of it came faster than the fastest before. Of an answer of one token nothing else is known.
-func (s *stamper) tailAtMost(span time.Duration) time.Duration {
-	tail, known := s.tails.longest()
-	before := len(s.early) - len(s.spans) - 1 // the token before the batch
-	switch {
-	case !known:
-		return span
-	case len(s.early) == 1:
-		return 2 * tail
-	case before < 0:
-		return span
-	}
-	since := s.lastToken.Sub(s.before) + s.early[before]
-	return max(2*tail, since-time.Duration(len(s.spans))*s.shortest)
-}
-
+// token adds the stamp of a token event.
 func (s *stamper) token(more bool) (early time.Duration) {
 	a := &s.conn.arrival
-	span, known := a.span, time.Duration(0)
+	stamp := tokenStamp{at: a.at, span: a.span}
 	if !s.kernel {
-		span = 0 // without the kernel's stamps, nothing is known but the time of the read
+		stamp.span = 0 // nothing is known but the time of the read
 	} else if !a.exact {
-		known = span
+		stamp.early = a.span
 	}
-	s.early, s.spans, s.ats = append(s.early, known), append(s.spans, span), append(s.ats, a.at)
-	s.lastToken, s.alone, s.tail = a.at, known == 0, 0
-	s.delay = max(s.delay, a.delay)
-	if s.merged && (more || s.hidden) {
-		return span
+	s.tokens = append(s.tokens, stamp)
+	s.tail = tail{apart: stamp.early == 0}
+	s.readDelay = max(s.readDelay, a.delay)
+	if s.batch.severalSent && (more || s.readAhead) {
+		return stamp.span
 	}
-	return known
+	return stamp.early
 }
 
-// finish writes the bounds of all token events into a result, and learns from the stream. It reports whether any was
-// read late.
-func (s *stamper) finish(r *Result) (late bool) {
-	s.settle()
-	for _, shift := range s.shifts {
-		r.shift(shift.token, shift.by)
+func (s *stamper) last() *tokenStamp { return &s.tokens[len(s.tokens)-1] }
+
+// nextBatch ends the batch and begins the next. If the batch ended within the event that has now come, its last stamp
+// may be that of the segment in which this event began. Nobody knows then in which of the two batches the segments
+// were, so the next one counts as several segments too.
+func (s *stamper) nextBatch(token bool) {
+	several := false
+	if s.batch.unfinished && s.batch.first < len(s.tokens) {
+		s.countSegments()
+		s.widen(token)
+		several = s.batch.severalSent
 	}
-	if s.kernel && s.tail > 0 && s.alone {
-		s.tails.note(s.tail)
+	s.splits = s.splits || s.batch.unfinished
+	s.endBatch()
+	s.notePace()
+	s.batch = batch{number: s.conn.arrival.batch, first: len(s.tokens), severalSent: several}
+}
+
+// countSegments takes note of the segments that came since it was called last.
+func (s *stamper) countSegments() {
+	surplus, long := s.conn.newSegments()
+	s.batch.severalSent = s.batch.severalSent || surplus > 0 || long
+	s.batch.surplus += max(0, surplus)
+	s.counted = s.conn.arrival.read
+}
+
+// widen gives the token events of the batch their errors when another event turns out to have the same stamp: they may
+// have come at any time since the socket was empty. token tells whether the other event carries tokens.
+func (s *stamper) widen(token bool) {
+	if !s.batch.severalSent {
+		return
+	}
+	stamps := s.tokens[s.batch.first:]
+	for i := range stamps {
+		early := stamps[i].span
+		if !token && i == len(stamps)-1 {
+			early = min(early, s.tailAtMost(early))
+		}
+		stamps[i].early = max(stamps[i].early, early)
+	}
+}
+
+// endBatch narrows the errors of a complete batch by the time at which its first segment came, if that is known.
+func (s *stamper) endBatch() {
+	b, stamps := &s.batch, s.tokens[s.batch.first:]
+	s.splits = s.splits || b.surplus > max(1, b.events) // one may be that of the headers, or of the end of the body
+	if !b.severalSent || len(stamps) == 0 {
+		return
+	}
+	head := &stamps[0]
+	read := head.at
+	empty := read.Add(-head.span)
+	first, known := s.conn.wakes.first(empty, read)
+	if !known {
+		return
+	}
+	for i := range stamps {
+		stamps[i].early = min(stamps[i].early, max(0, stamps[i].at.Sub(first.since)))
+	}
+	// The first event came with the first segment, unless the server splits events. A wake-up that began before the
+	// socket was empty may be that of an earlier segment.
+	if !b.tokenFirst || s.splits || !first.by.Before(read) || first.since.Before(empty) {
+		return
+	}
+	head.at, head.early, s.moved = first.by, first.by.Sub(first.since), true
+	if len(stamps) == 1 {
+		s.tail = tail{delay: b.end.Sub(head.at), apart: true}
+	}
+}
+
+// finish corrects the times of a result, gives its token events their errors, and remembers how long the server took
+// for its tail frames. late tells that an event was read too late to have an exact stamp.
+func (s *stamper) finish(r *Result) (late bool) {
+	s.endBatch()
+	if s.tail.apart && s.tail.delay > 0 {
+		s.history.note(s.tail.delay)
+	}
+	if s.moved {
+		s.correct(r)
 	}
 	r.Early = nil
-	if slices.ContainsFunc(s.early, func(early time.Duration) bool { return early > 0 }) {
-		r.Early = s.early
+	for i, stamp := range s.tokens {
+		if stamp.early > 0 {
+			if r.Early == nil {
+				r.Early = make([]time.Duration, len(s.tokens))
+			}
+			r.Early[i] = stamp.early
+			late = late || stamp.early > SoundError
+		}
 	}
-	return len(s.shifts) > 0 || slices.ContainsFunc(s.early, func(early time.Duration) bool { return early > soundError })
+	return late || s.moved
 }
 
-// shift makes the time of a token event earlier.
-func (r *Result) shift(token int, by time.Duration) {
-	if token > 0 {
-		by = min(by, r.Gaps[token-1]) // events come in their order
+// correct writes the times of all token events into a result again.
+func (s *stamper) correct(r *Result) {
+	r.FirstToken = s.tokens[0].at
+	last := r.FirstToken
+	for i, stamp := range s.tokens[1:] {
+		r.Gaps[i] = max(0, stamp.at.Sub(last)) // events come in their order
+		last = last.Add(r.Gaps[i])
 	}
-	if token == 0 {
-		r.FirstToken = r.FirstToken.Add(-by)
-	} else {
-		r.Gaps[token-1] -= by
-	}
-	if token == len(r.Gaps) {
-		r.LastToken = r.LastToken.Add(-by)
-	} else {
-		r.Gaps[token] += by
-	}
-	if token == r.AnswerToken && !r.FirstAnswer.IsZero() {
-		r.FirstAnswer = r.FirstAnswer.Add(-by)
+	r.LastToken = last
+	if !r.FirstAnswer.IsZero() {
+		r.FirstAnswer = r.FirstToken
+		for _, gap := range r.Gaps[:r.AnswerToken] {
+			r.FirstAnswer = r.FirstAnswer.Add(gap)
+		}
 	}
 }
 
-// tails remembers how long one server takes from the last token of a stream to the end of what it sends after it
-// (usage, [DONE]), as seen where the two were not read together. A server that takes long is read apart more often
-// than one that does not, so the longest is not overlooked.
-type tails struct {
-	mu   sync.Mutex
-	last [16]time.Duration // in the order of their index, around the end
-	seen int
+// pace is how fast a server's tokens come at most.
+type pace struct {
+	shortest time.Duration // gap between two exact stamps; 0 where none is known
+	known    bool
 }
 
-func (t *tails) note(d time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last[t.seen%len(t.last)] = d
-	t.seen++
-}
-
-// longest is the longest of those that are remembered.
-func (t *tails) longest() (d time.Duration, known bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, tail := range t.last[:min(t.seen, len(t.last))] {
-		d = max(d, tail)
+// notePace takes note of the gap before the tokens of a batch that has ended. Tokens that came in one segment have gaps
+// of 0.
+func (s *stamper) notePace() {
+	first := s.batch.first
+	if first == 0 || first == len(s.tokens) || s.tokens[first-1].early > 0 || s.tokens[first].early > 0 {
+		return
 	}
-	return d, t.seen > 0
-}
-
-func (t *tails) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.seen = 0
+	gap := time.Duration(0)
+	if first == len(s.tokens)-1 {
+		gap = s.tokens[first].at.Sub(s.tokens[first-1].at)
+	}
+	if !s.pace.known || gap < s.pace.shortest {
+		s.pace = pace{gap, true}
+	}
 }

@@ -197,11 +197,11 @@ func TestSegmentsThatWaitBelongToTheNextBatch(t *testing.T) {
 	turns <- struct{}{}
 	turns <- struct{}{}
 	readable(t, c, 10)
-	c.segmented() // too late: more has come
+	c.newSegments() // too late: more has come
 	if n, err := c.Read(buffer); n != 10 || err != nil {
 		t.Fatalf("read %d bytes, %v", n, err)
 	}
-	if extra, _ := c.segmented(); extra < 1 {
+	if extra, _ := c.newSegments(); extra < 1 {
 		t.Error("two segments in one read are taken for one")
 	}
 }
@@ -253,7 +253,7 @@ func TestSegmentsAreCountedAfterTheEnd(t *testing.T) {
 		t.Fatalf("read %d bytes, %v", n, err)
 	}
 	c.Close()
-	if extra, _ := c.segmented(); extra != 1 {
+	if extra, _ := c.newSegments(); extra != 1 {
 		t.Errorf("%d segments beyond the first, want 1", extra)
 	}
 }

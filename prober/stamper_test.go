@@ -30,9 +30,9 @@ func stampedReadings(seen []time.Duration, readings []reading) *stamper {
 		conn.last.Store(&segments{count: came + waiting, waiting: waiting * size, full: 1448})
 	}
 	look(0)
-	s := newStamper(conn, &tails{}, false)
+	s := newStamper(conn, &tailDelays{}, false)
 	for _, d := range seen {
-		s.tails.note(d)
+		s.history.note(d)
 	}
 	s.kernel = true
 	start := time.Now()
@@ -58,7 +58,7 @@ func stampedReadings(seen []time.Duration, readings []reading) *stamper {
 // early lists the bounds of the token events in milliseconds; it is nil where all stamps are exact.
 func earlyMillis(s *stamper) []float64 {
 	var list []float64
-	res := &Result{Gaps: make([]time.Duration, max(0, len(s.early)-1))}
+	res := &Result{Gaps: make([]time.Duration, max(0, len(s.tokens)-1))}
 	s.finish(res)
 	for _, d := range res.Early {
 		list = append(list, float64(d)/float64(time.Millisecond))
@@ -128,6 +128,18 @@ func TestEarly(t *testing.T) {
 		{"usage between tokens", []reading{tick, {at: 30, span: 10, segments: 3, events: "tut"}}, []float64{0, 10, 0}},
 		{"usage within less than the server is known to take", []reading{tick, {at: 30, segments: 2, events: "tu"}}, nil},
 
+		{
+			"usage after a token that came at some time",
+			[]reading{tick, at(20, tick), {at: 40, span: 20, segments: 2, events: "tu"}, {at: 50, span: 10, segments: 2, events: "tu"}},
+			[]float64{0, 0, 10, 10},
+		},
+		{
+			"usage after a gap whose beginning is not known",
+			[]reading{tick, {at: 30, span: 20, segments: 2, events: "tu"}, at(32, tick), at(42, tick), {at: 52, span: 10, segments: 2, events: "tu"}},
+			[]float64{0, 20, 0, 0, .2},
+		},
+		{"usage with a token that has a time of ours", []reading{tick, at(20, tick), {at: 30, span: 10, segments: 2, events: "tu", ours: true}}, []float64{0, 0, 10}},
+
 		{"a time of our own", []reading{tick, {at: 20, span: 10, segments: 1, events: "t", ours: true}, at(30, tick)}, []float64{0, 10, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -188,9 +200,52 @@ func TestTailIsLearnt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := stampedReadings(nil, c.readings)
-			s.finish(&Result{Gaps: make([]time.Duration, max(0, len(s.early)-1))})
-			if got := s.tails.last[:s.tails.seen]; !slices.Equal(got, c.want) {
+			s.finish(&Result{Gaps: make([]time.Duration, max(0, len(s.tokens)-1))})
+			if got := s.history.last[:s.history.seen]; !slices.Equal(got, c.want) {
 				t.Errorf("learnt %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// What is told of an event while its batch is not complete: whatever comes later may have the same stamp. Where the
+// kernel gives no stamps, nothing is known but the time of the read.
+func TestEarlyAsFarAsIsKnown(t *testing.T) {
+	const span = 10 * time.Millisecond
+	for _, c := range []struct {
+		name            string
+		kernel, ahead   bool // stamps of the kernel; something between the socket and the events reads ahead
+		more            bool
+		want, atTheEnd  time.Duration
+		learnsTailDelay bool
+	}{
+		{"the last that was read", true, false, false, 0, 0, true},
+		{"followed by the beginning of another", true, false, true, span, span, true},
+		{"under TLS", true, true, false, span, 0, true},
+		{"without the kernel's stamps", false, false, false, 0, 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := &stampedConn{}
+			conn.last.Store(&segments{full: 1448})
+			s := newStamper(conn, &tailDelays{}, c.ahead)
+			s.kernel = c.kernel
+			now := time.Now()
+			conn.arrival = arrival{batch: 1, read: 1, bytes: 100, at: now, span: span, exact: c.kernel}
+			if c.kernel {
+				conn.last.Store(&segments{count: 2, full: 1448})
+			}
+			if got := s.event(true, c.more); got != c.want {
+				t.Errorf("up to %v earlier, want %v", got, c.want)
+			}
+			conn.arrival.batch, conn.arrival.read, conn.arrival.at = 2, 2, now.Add(time.Millisecond)
+			s.event(false, false)
+			res := &Result{}
+			s.finish(res)
+			if got := res.early(0); got != c.atTheEnd {
+				t.Errorf("in the end up to %v earlier, want %v", got, c.atTheEnd)
+			}
+			if learnt := s.history.seen > 0; learnt != c.learnsTailDelay {
+				t.Errorf("a tail delay was learnt: %v", learnt)
 			}
 		})
 	}

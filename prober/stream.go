@@ -117,9 +117,9 @@ func (s *streaming) read(ctx context.Context) error {
 			silence.atMost(min(s.stall, trailTimeout))
 		}
 	}
-	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, s.stamper.delay
+	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, s.stamper.readDelay
 	switch late := s.stamper.finish(res); {
-	case s.stamper.delay > starvedFor:
+	case s.stamper.readDelay > starvedFor:
 		s.late.Store(0)
 	case late:
 		s.late.Store(time.Now().UnixNano())

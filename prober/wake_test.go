@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -14,11 +15,14 @@ func TestWakesNarrowWhenEventsCame(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		wakes  []wake
-		events string // of the second read, which holds what came from 10 to 30 ms in two segments
+		events string // of the second read, which holds what came from 10 to 30 ms in two segments, +: in one more, /: and the end of an event
 		split  bool
 		early  []time.Duration // of the tokens of the second read
 		shift  time.Duration   // of its first token
 	}{
+		{"a first read that ends within an event", []wake{exact(14 * ms)}, "/tt", false, []time.Duration{16*ms + ms/5, 0}, 0},
+		{"more segments than events", []wake{exact(14 * ms)}, "++tt", false, []time.Duration{16*ms + ms/5, 0}, 0},
+		{"a watch that was later than the read", []wake{{at(12 * ms), at(31 * ms)}}, "tt", false, []time.Duration{18 * ms, 0}, 0},
 		{"no watch", nil, "tt", false, []time.Duration{20 * ms, 0}, 0},
 		{"the first is known", []wake{exact(5 * ms), exact(14 * ms), exact(30 * ms)}, "tt", false, []time.Duration{ms / 5, 0}, 16 * ms},
 		{"with what follows it", []wake{exact(14 * ms)}, "tu", false, []time.Duration{ms / 5}, 16 * ms},
@@ -33,24 +37,33 @@ func TestWakesNarrowWhenEventsCame(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			conn := &stampedConn{arrival: arrival{batch: 1, exact: true}, wakes: &wakes{list: c.wakes}}
 			conn.last.Store(&segments{count: 1, full: 1448})
-			s := newStamper(conn, &tails{}, false)
-			s.kernel, s.split = true, c.split
-			res := &Result{FirstToken: at(10 * ms), LastToken: at(10 * ms)}
-			read := func(events string, segmentsMore int, came, span time.Duration) {
+			s := newStamper(conn, &tailDelays{}, false)
+			s.kernel, s.splits = true, c.split
+			res := &Result{FirstToken: at(10 * ms), LastToken: at(10 * ms), AnswerToken: 1, FirstAnswer: at(30 * ms)}
+			events := strings.TrimLeft(c.events, "+/")
+			read := func(events string, segmentsMore int, more bool, came, span time.Duration) {
 				conn.counts.least += conn.counts.leastFor(conn.arrival.bytes)
 				conn.arrival = arrival{batch: conn.arrival.batch + 1, read: conn.arrival.read + 1, bytes: 100, at: at(came), exact: true, span: span}
 				conn.last.Store(&segments{count: conn.last.Load().count + segmentsMore, full: 1448})
 				for i, event := range events {
-					s.event(event == 't', i < len(events)-1)
+					s.event(event == 't', more || i < len(events)-1)
 					if event == 't' && conn.arrival.batch > 2 {
 						res.Gaps = append(res.Gaps, at(came).Sub(res.LastToken))
 						res.LastToken = at(came)
 					}
 				}
 			}
-			read("t", 1, 10*ms, 10*ms)
-			read(c.events, 2, 30*ms, 20*ms)
-			s.finish(res)
+			read("t", 1, strings.Contains(c.events, "/"), 10*ms, 10*ms)
+			read(events, 2+strings.Count(c.events, "+"), false, 30*ms, 20*ms)
+			if late := s.finish(res); late != (len(c.wakes) == 0 || c.early[0] > SoundError || c.shift > 0) {
+				t.Errorf("late: %v", late)
+			}
+			if want := res.FirstToken.Add(res.Gaps[0]); !res.FirstAnswer.Equal(want) {
+				t.Errorf("the first answer is at %v, the token at %v", res.FirstAnswer.Sub(begin), want.Sub(begin))
+			}
+			if tail, _ := s.history.longest(); events == "tu" && tail != c.shift {
+				t.Errorf("the tail frames came %v after the last token, want %v", tail, c.shift)
+			}
 			for i, want := range c.early {
 				if got := res.early(i + 1); got != want {
 					t.Errorf("token %d of the read came up to %v earlier, want %v", i, got, want)

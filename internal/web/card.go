@@ -240,7 +240,7 @@ func newResultRow(rec *record, now time.Time) resultRow {
 		Tokens: strconv.Itoa(rec.OutputTokens), Suspects: rec.Suspect.Names(),
 	}
 	if row.Failed {
-		row.Outcome, row.Error = string(rec.Reason), scrub.Text(rec.errText, maxThin)
+		row.Outcome, row.Error = string(rec.Reason), scrub.Text(rec.errText(), maxThin)
 	}
 	if d, ok := rec.TTFT(); ok {
 		row.TTFT = formatDuration(d)

@@ -169,11 +169,16 @@ func (a *answer) annotation(name string, data []byte) {
 
 func (a *answer) remark(text []byte) { a.remarks.add(text) }
 
-// serverError is the failure of an error that came inside a stream, told in the server's words.
+// serverError is the failure of an error that came inside a stream, told in the server's words. Before the first token
+// it may be a refusal: gateways begin to answer before they ask the server behind them.
 func (a *answer) serverError(raw []byte) error {
 	text := strings.ToValidUTF8(a.hide(string(raw)), "\uFFFD")
 	a.res.Body = scrub.Text(text, maxBody)
-	return failf(ReasonServerError, "the server reported inside the stream: %s", errorMessage([]byte(text)))
+	err := failf(ReasonServerError, "the server reported inside the stream: %s", errorMessage([]byte(text)))
+	if a.tokens == 0 {
+		return &refusal{err, text}
+	}
+	return err
 }
 
 // carriesToken applies the definition of a token event. What was generated is a token, whatever a count says. Of a

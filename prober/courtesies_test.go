@@ -352,32 +352,6 @@ func TestUsageThatFollows(t *testing.T) {
 	}
 }
 
-// Bytes of any kind from the list of models: bounded work, and nothing in it that must not be shown.
-func FuzzModels(f *testing.F) {
-	for _, seed := range []string{fakeModels, `[{"id":"a","root":"r","parent":"a","max_model_len":-1}]`, `{"models":[{"name":"a"}]}`, `["a"`, `{"data":[[[[[`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		list, err := parseModels(data)
-		if err != nil && list != nil || len(list) > len(data) {
-			t.Errorf("%d models, %v", len(list), err)
-		}
-		for _, m := range list {
-			if n := contextOf(list, m.id); n < 0 || n > maxContext {
-				t.Errorf("max_model_len %d", n)
-			}
-			for _, name := range append(aliasesOf(list, m.id), m.id) {
-				if name == "" || len(name) > maxModelName || strings.ContainsAny(name, "\n\r\x00\x1b\u202e") {
-					t.Errorf("the name %q", name)
-				}
-			}
-			if len(list) > 100 {
-				break
-			}
-		}
-	})
-}
-
 // Any count of a tokenizer: it is refused, or between 0 and the number of bytes.
 func FuzzCount(f *testing.F) {
 	for _, seed := range []string{"1", "-1", "1e9", `"1"`, "null", "1.0", "99999999999999999999"} {

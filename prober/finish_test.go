@@ -1,6 +1,12 @@
 package prober
 
-import "testing"
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
 
 // The words of each server, from its source or its reference.
 func TestClosingOf(t *testing.T) {
@@ -38,6 +44,20 @@ func TestClosingOf(t *testing.T) {
 			if got := closingOf(word); got != want {
 				t.Errorf("%s: %q is %d, want %d", c.server, word, got, want)
 			}
+		}
+	}
+}
+
+// The definitions list the words that are known.
+func TestFinishReasonsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/definitions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := slices.Concat(slices.Sorted(maps.Keys(finishReasons)), brokenStems)
+	for _, word := range words[1:] { // the first is ""
+		if !strings.Contains(string(page), "`"+word+"`") {
+			t.Errorf("docs/definitions.md lacks `%s`", word)
 		}
 	}
 }

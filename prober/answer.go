@@ -236,8 +236,11 @@ func (a *answer) most() int { return max(longOutputFactor*a.want.OutputTokens, a
 func (a *answer) mostPrompt() int { return 16*a.want.PromptTokens + 64<<10 }
 
 func (a *answer) closingOf(c *chunk) closing {
-	if len(c.finish) == 0 { // nearly always
+	switch {
+	case len(c.finish) == 0: // nearly always
 		return unfinished
+	case len(c.finish) > maxWord: // no word is so long; looking for one would cost too much
+		return unknownWord
 	}
 	return closingOf(unescape(c.finish))
 }

@@ -94,7 +94,7 @@ var endingCases = []streamCase{
 	{source: "nobody yet", what: "an unknown word and all tokens", script: two + "{FIN:contented}{USAGE:512,128}{DONE}", want: "ok ttft=20ms gaps=[20ms] tpot=157.48µs duration=40ms tokens=128/usage prompt=512 suspect=finish_reason"},
 	{source: "nobody yet", what: "an unknown word and all events", script: script(strings.Repeat("<<+1ms>>{C:ab}", 128)) + "{FIN:contented}{DONE}", want: "ok ttft=1ms gaps=[127×1ms] tpot=1ms duration=128ms tokens=128/chunks suspect=finish_reason"},
 	{source: "nobody yet", what: "an unknown word and too little", script: two + "{FIN:contented}{DONE}", want: "truncated tokens=2/chunks", err: `finish_reason "contented", which does not say that the answer is complete, after 2 of 128 tokens`},
-	{source: "a hostile server", what: "a word of 100 kB", script: two + "{FIN:<100000 x abort>}{DONE}", want: "truncated tokens=2/chunks", err: `finish_reason "abortabort`},
+	{source: "a hostile server", what: "a word of 100 kB", script: two + script("{FIN:"+strings.Repeat("abort", 20_000)+"}{DONE}"), want: "truncated tokens=2/chunks", err: `finish_reason "abortabort`},
 	{source: "OpenAI", what: "content_filter and too little", script: two + "{FIN:content_filter}{DONE}", want: "truncated tokens=2/chunks", err: "content_filter"},
 	{source: "nobody yet", what: "a good one, then a reset", script: two + "{FIN:stop}<<RST>>", want: "ok ttft=20ms gaps=[20ms] tpot=20ms duration=40ms tokens=2/chunks suspect=short_output,no_done"},
 	{source: "proxies", what: "only [DONE]", script: "{DONE}", want: "empty_output tokens=0/chunks"},

@@ -61,12 +61,12 @@ func newAnswer(res *Result, hide func(string) string, aliases []string) *answer 
 }
 
 // ended: nothing but usage and [DONE] is to come.
-func (a *answer) ended() bool { return a.closing == complete || a.done }
+func (a *answer) ended() bool { return a.closing.complete() || a.done }
 
 // take interprets one event. token tells that it carries tokens. The error is the server's, or that the event is none.
 func (a *answer) take(e sseEvent) (token bool, err error) {
 	data := bytes.TrimSpace(e.data)
-	if string(data) == "[DONE]" && !errorWord(e.name) {
+	if string(data) == "[DONE]" && !errorEvent(e.name) {
 		a.done = true
 		return false, a.beside(e.stray)
 	}
@@ -93,13 +93,13 @@ func (a *answer) left(e sseEvent) error {
 
 // judge tells errors, chunks and all else apart, in this order. The else is kept.
 func (a *answer) judge(e sseEvent, data []byte) (isChunk bool, err error) {
-	if errorWord(e.name) {
+	if errorEvent(e.name) {
 		for _, words := range [][]byte{data, e.stray, e.comment} {
-			if len(words) > 0 {
+			if says(words) {
 				return false, a.serverError(words)
 			}
 		}
-		return false, a.serverError([]byte("(an error without words)"))
+		return false, a.serverError(fmt.Appendf(nil, "(an event named %q without words)", e.name))
 	}
 	if err := a.beside(e.stray); err != nil || len(data) == 0 {
 		return false, err
@@ -116,7 +116,7 @@ func (a *answer) judge(e sseEvent, data []byte) (isChunk bool, err error) {
 	if c.reportsError() {
 		return false, a.serverError(c.errorText())
 	}
-	if !c.hasChoices && !c.hasUsage && c.unknown {
+	if !c.present && !c.othersChoices && !c.hasUsage && c.unknown {
 		a.annotation(string(e.name), data)
 	} else if c.othersChoices && !c.present {
 		a.remark(data)
@@ -154,7 +154,7 @@ func (a *answer) beside(stray []byte) error {
 func says(text []byte) bool {
 	s := jsonScanner{data: text}
 	full := s.filled(anything)
-	return len(text) > 0 && (full || s.bad || s.pos < len(text))
+	return !empty(text) && (full || s.bad || s.pos < len(text))
 }
 
 // quiet are annotations that tell nothing of a failure: pings, and those of Dynamo.
@@ -171,17 +171,22 @@ func (a *answer) annotation(name string, data []byte) {
 
 func (a *answer) remark(text []byte) { a.remarks.add(text) }
 
-// serverError is the failure of an error that came inside a stream, told in the server's words.
+// serverError is the failure of an error that came inside a stream, told in the server's words. Before the first token
+// it may be a refusal: gateways begin to answer before they ask the server behind them.
 func (a *answer) serverError(raw []byte) error {
 	text := strings.ToValidUTF8(a.hide(string(raw)), "\uFFFD")
 	a.res.Body = scrub.Text(text, maxBody)
-	return failf(ReasonServerError, "the server reported inside the stream: %s", errorMessage([]byte(text)))
+	err := failf(ReasonServerError, "the server reported inside the stream: %s", errorMessage([]byte(text)))
+	if a.tokens == 0 {
+		return &refusal{err, text}
+	}
+	return err
 }
 
 // carriesToken applies the definition of a token event. What was generated is a token, whatever a count says. Of a
 // chunk without any, a count that the server sends along decides; else it is one where the text is there and empty,
-// after the first token, for vLLM sends "" for a token that decodes to nothing. Once the answer is complete, there is
-// none without text.
+// after the first token, for vLLM sends "" for a token that decodes to nothing. With the finish_reason and after it,
+// there is none without text: there, servers add citations and traces to the delta.
 func (a *answer) carriesToken(c *chunk) bool {
 	if !c.present {
 		return false
@@ -189,9 +194,9 @@ func (a *answer) carriesToken(c *chunk) bool {
 	closing := a.closingOf(c)
 	counts, grew := a.count(c, closing)
 	switch {
-	case c.payload():
+	case c.text, c.payload() && closing == unfinished && !a.closing.complete():
 		return true
-	case a.closing == complete:
+	case a.closing.complete():
 		return false
 	case counts:
 		return grew
@@ -233,8 +238,11 @@ func (a *answer) most() int { return max(longOutputFactor*a.want.OutputTokens, a
 func (a *answer) mostPrompt() int { return 16*a.want.PromptTokens + 64<<10 }
 
 func (a *answer) closingOf(c *chunk) closing {
-	if len(c.finish) == 0 { // nearly always
+	switch {
+	case len(c.finish) == 0: // nearly always
 		return unfinished
+	case len(c.finish) > maxWord: // no word is so long; looking for one would cost too much
+		return unknownWord
 	}
 	return closingOf(unescape(c.finish))
 }
@@ -259,7 +267,7 @@ func (a *answer) note(c *chunk) error {
 	if closing == broken {
 		return failf(ReasonServerError, "the server gave up: finish_reason %q", a.res.FinishReason)
 	}
-	if a.closing != complete {
+	if !a.closing.complete() {
 		a.closing = closing
 	}
 	return nil
@@ -423,7 +431,7 @@ func (a *answer) completeness(err error) error {
 		return err // whatever it said before
 	case told && a.tokens == 0:
 		return failf(ReasonEmptyOutput, "the stream ended (finish_reason %q) without a token; usage says %d", res.FinishReason, a.usage)
-	case a.closing == complete:
+	case a.closing.complete():
 	case a.closing == unknownWord && (all || max(a.tokens, a.counted) >= asked):
 		res.Suspect |= SuspectFinishReason
 	case a.done && all:
@@ -475,8 +483,8 @@ func (a *answer) neverStreamed() int {
 func (a *answer) judgeShape() {
 	res := a.res
 	// Token events are fewer than tokens where an event carries several, so without usage only the server's own
-	// word, "stop", says that an answer is short.
-	short := res.OutputTokens < a.want.OutputTokens && (res.TokenSource == FromUsage || res.FinishReason == "stop")
+	// word, such as "stop", says that an answer is short.
+	short := res.OutputTokens < a.want.OutputTokens && (res.TokenSource == FromUsage || a.closing == stopped)
 	for _, doubt := range []struct {
 		holds  bool
 		reason Suspect

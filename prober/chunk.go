@@ -45,6 +45,7 @@ type choice struct {
 	blank    bool // content or text is there, as ""
 	answers  bool // the delta has a value that is part of an answer
 	reasons  bool // and one that is reasoning
+	text     bool // one of them is text or the call of a tool, not what servers put beside an answer
 	tokenIDs int  // length of token_ids; -1 where it is absent or null
 
 	// Text as JSON has it between the quotes, still escaped; empty where the field is absent, empty or no string.
@@ -158,6 +159,10 @@ func choiceMember(s *jsonScanner, c *chunk, key []byte) {
 	case "text":
 		c.takeContent(s)
 	case "finish_reason":
+		if s.peek() == '{' {
+			s.object(c, finishMember)
+			return
+		}
 		c.finish = s.text()
 	case "token_ids":
 		if s.peek() != '[' {
@@ -174,6 +179,15 @@ func choiceMember(s *jsonScanner, c *chunk, key []byte) {
 	}
 }
 
+// finishMember reads a finish_reason that is an object, as SGLang has it inside: {"type":"abort","message":"…"}.
+func finishMember(s *jsonScanner, c *chunk, key []byte) {
+	if string(key) == "type" {
+		c.finish = s.text()
+		return
+	}
+	s.value()
+}
+
 // deltaMember looks at values, not at names: engines have always invented new members for what they generate. Any
 // string, list or object with something in it is part of the answer, or of the reasoning if its name says so.
 // Numbers and booleans are not: no token is one, and servers count and flag with them ("index":0).
@@ -183,16 +197,18 @@ func deltaMember(s *jsonScanner, c *chunk, key []byte) {
 		c.role = len(s.text()) > 0
 	case string(key) == "content":
 		c.takeContent(s)
-	case label(key):
+	case label(key), string(key) == "name": // whose message it is (MiniMax)
 		s.value()
 	case reasoningWord(key):
 		if s.peek() != '"' {
 			c.reasons = s.filled(generated) || c.reasons
-			return
-		}
-		if text := s.text(); len(text) > 0 {
+		} else if text := s.text(); len(text) > 0 {
 			c.reasoning, c.reasons = text, true
 		}
+		c.text = c.reasons || c.text
+	case holds(key, "call", "text", "refusal"): // tool_calls, function_call
+		filled := s.filled(generated)
+		c.answers, c.text = filled || c.answers, filled || c.text
 	default:
 		c.errorOr(s, key, func(s *jsonScanner) { c.answers = s.filled(generated) || c.answers })
 	}
@@ -212,6 +228,7 @@ func (c *chunk) takeContent(s *jsonScanner) {
 	default:
 		c.answers = s.filled(generated) || c.answers
 	}
+	c.text = c.payload() || c.text
 }
 
 // contentPart reads an element of a content that is a list, such as Mistral's
@@ -283,14 +300,27 @@ func (c *chunk) errorOr(s *jsonScanner, key []byte, otherwise func(*jsonScanner)
 	}
 }
 
-// errorName tells members, fields and events by which a server reports an error: error, errors, error_code, errmsg.
+// errorName tells members and fields by which a server reports an error: error, errors, error_code, errmsg, api_error.
 func errorName(name []byte) bool {
 	for _, stem := range []string{"err", "exception", "failure"} {
 		if len(name) >= len(stem) && strings.EqualFold(string(name[:len(stem)]), stem) {
 			return true
 		}
 	}
+	for _, stem := range []string{"error", "errors", "exception"} {
+		if len(name) >= len(stem) && strings.EqualFold(string(name[len(name)-len(stem):]), stem) {
+			return true
+		}
+	}
 	return false
+}
+
+// nothing are words by which servers say that there is no error.
+var nothing = []string{"null", "none", "nil", "undefined", "false", "0", "ok", "success"}
+
+// empty tells a text that says nothing, such as "" and "none".
+func empty(text []byte) bool {
+	return len(text) == 0 || slices.ContainsFunc(nothing, func(word string) bool { return strings.EqualFold(string(text), word) })
 }
 
 // errorWord tells the type, status or event name of an error: "error", "InternalServerError", "response.failed".
@@ -456,18 +486,19 @@ func (s *jsonScanner) value() {
 	}
 }
 
-// What a value can hold that counts: of an error its numbers do as well, of an answer only what was generated.
+// What a value can hold that counts: of an error its whole numbers do as well, of an answer only what was generated.
 const (
 	generated = iota
 	anything
 )
 
 // filled skips one value and reports whether there is anything in it: "", {}, [], null, false, 0 and what consists of
-// these only are empty.
+// these only are empty. Of an error, words for nothing and fractions ("error_rate":0.01) are empty too.
 func (s *jsonScanner) filled(by int) (full bool) {
 	switch s.peek() {
 	case '"':
-		return len(s.str()) > 0
+		text := s.str()
+		return len(text) > 0 && (by == generated || !empty(text))
 	case '{':
 		for item := s.open('{', '}'); item; item = s.more('}') {
 			key := s.key()
@@ -483,7 +514,8 @@ func (s *jsonScanner) filled(by int) (full bool) {
 	default:
 		begin := s.pos
 		s.value()
-		return by == anything && !zero(s.data[begin:s.pos])
+		literal := s.data[begin:s.pos]
+		return by == anything && !zero(literal) && bytes.IndexByte(literal, '.') < 0
 	}
 }
 

@@ -26,6 +26,7 @@ var courtesyAnswers = map[string]script{
 	"nothing":               jsonAnswer(200, ``),
 	"an error with a 200":   jsonAnswer(200, `{"error":{"message":"no"}}`),
 	"half of an object":     jsonAnswer(200, `{"data":[{"id":"m"},`),
+	"another protocol":      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n<<HANG>>",
 	"a list of other kinds": jsonAnswer(200, `{"data":{"m":{}}}`),
 	"deep nesting":          jsonAnswer(200, strings.Repeat("[", 1<<20)),
 	"silence":               "<<HANG>>HTTP/1.1 200 OK\r\n\r\n",
@@ -168,6 +169,7 @@ func TestListsOfModels(t *testing.T) {
 		{"Ollama", `{"models":[{"name":"a:latest","model":"a:latest"}]}`, "a:latest"},
 		{"llama.cpp, both", `{"models":[{"name":"file.gguf"}],"object":"list","data":[{"id":"a"}]}`, "a"},
 		{"names", `["a","b"]`, "a"},
+		{"models by another key", `{"data":[{"model":"a"}]}`, "a"},
 		{"names below data", `{"data":["a"]}`, "a"},
 		{"entries that are none", `{"data":[null,1,{},{"id":7},{"id":""},{"id":"a"}]}`, "a"},
 		{"an id of a megabyte", `{"data":[{"id":"` + strings.Repeat("x", 1<<20) + `"},{"id":"a"}]}`, "a"},
@@ -375,32 +377,6 @@ func TestUsageThatFollows(t *testing.T) {
 			t.Errorf("%s: %d tokens, lost %v", name, last, f.lost)
 		}
 	}
-}
-
-// Bytes of any kind from the list of models: bounded work, and nothing in it that must not be shown.
-func FuzzModels(f *testing.F) {
-	for _, seed := range []string{fakeModels, `[{"id":"a","root":"r","parent":"a","max_model_len":-1}]`, `{"models":[{"name":"a"}]}`, `["a"`, `{"data":[[[[[`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		list, err := parseModels(data)
-		if err != nil && list != nil || len(list) > len(data) {
-			t.Errorf("%d models, %v", len(list), err)
-		}
-		for _, m := range list {
-			if n := contextOf(list, m.id); n < 0 || n > maxContext {
-				t.Errorf("max_model_len %d", n)
-			}
-			for _, name := range append(aliasesOf(list, m.id), m.id) {
-				if name == "" || len(name) > maxModelName || strings.ContainsAny(name, "\n\r\x00\x1b\u202e") {
-					t.Errorf("the name %q", name)
-				}
-			}
-			if len(list) > 100 {
-				break
-			}
-		}
-	})
 }
 
 // Any count of a tokenizer: it is refused, or between 0 and the number of bytes.

@@ -93,14 +93,15 @@ func (f *fields) next(w *Workload, now time.Time) omission {
 }
 
 // again is what a request leaves out that is sent once more after a refusal; ok is false if it is not. advice is what
-// the configuration could do about it.
-func (f *fields) again(w *Workload, o omission, body string, now time.Time) (more omission, ok bool, advice string) {
-	if len(o.trial) > 0 {
-		return o.without(), true, "" // as before the trial
-	}
+// the configuration could do about it. badRequest: the server says that the request is at fault.
+func (f *fields) again(w *Workload, o omission, body string, badRequest bool, now time.Time) (more omission, ok bool, advice string) {
 	sent := o.sent(w)
 	field, advice := refusedField(w, body, sent)
 	switch {
+	case !badRequest && field == "":
+		return o, false, ""
+	case len(o.trial) > 0:
+		return o.without(), true, "" // as before the trial
 	case advice != "" || now.Before(f.vainUntil):
 		return o, false, advice
 	case field != "":

@@ -15,7 +15,8 @@ var modelVersion = regexp.MustCompile(`(?:@(.+)|[-:](latest|\d{4}-\d{2}-\d{2}|\d
 // before the last slash is whose model it is, or by which gateway or path it was found.
 func modelForms(name string) (model, version string) {
 	name = strings.ToLower(strings.TrimSpace(name))
-	name = strings.TrimSuffix(strings.ReplaceAll(name, `\`, "/"), ".gguf")
+	name = strings.TrimRight(strings.ReplaceAll(name, `\`, "/"), "/") // a path may end with a slash
+	name = strings.TrimSuffix(name, ".gguf")
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	if at := modelVersion.FindStringIndex(name); at != nil && at[0] > 0 {
 		name, version = name[:at[0]], strings.ReplaceAll(name[at[0]+1:], "-", "")

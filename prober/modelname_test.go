@@ -26,6 +26,10 @@ func TestSameModel(t *testing.T) {
 		{"accounts/fireworks/models/llama-v3p1-8b", "llama-v3p1-8b", true},
 		{"llama-3", `C:\models\llama-3.gguf`, true},
 
+		{"llama-3", "/models/llama-3/", true},
+		{"/models/llama-3/", "/models/llama-3", true},
+
+		{"/models/llama-3/", "/models/llama-2/", false},
 		{"m", "other", false},
 		{"m", "", false},
 		{"gpt-4.1-mini", "gpt-4.1", false},

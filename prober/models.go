@@ -2,6 +2,7 @@ package prober
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -30,7 +31,7 @@ type listedModel struct {
 }
 
 // parseModels reads a list of models in the shapes that servers send: {"data": […]} as OpenAI has it, {"models": […]}
-// as Ollama and llama.cpp have it, a bare array (Together), of objects with an id or a name, or of names. Entries
+// as Ollama and llama.cpp have it, a bare array (Together), of objects with an id, a name or a model, or of names. Entries
 // without a usable name are left out.
 func parseModels(data []byte) ([]listedModel, error) {
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '{' {
@@ -73,8 +74,8 @@ func parseModel(data []byte) listedModel {
 		return listedModel{id: modelName(name)}
 	}
 	var raw struct {
-		ID, Name, Root, Parent json.RawMessage
-		MaxLen                 json.RawMessage `json:"max_model_len"`
+		ID, Name, Model, Root, Parent json.RawMessage
+		MaxLen                        json.RawMessage `json:"max_model_len"`
 	}
 	if json.Unmarshal(data, &raw) != nil {
 		return listedModel{}
@@ -83,10 +84,7 @@ func parseModel(data []byte) listedModel {
 		_ = json.Unmarshal(data, &s) // anything but a string is none
 		return modelName(s)
 	}
-	m := listedModel{id: text(raw.ID), root: text(raw.Root), parent: text(raw.Parent)}
-	if m.id == "" {
-		m.id = text(raw.Name)
-	}
+	m := listedModel{id: cmp.Or(text(raw.ID), text(raw.Name), text(raw.Model)), root: text(raw.Root), parent: text(raw.Parent)}
 	m.maxLen, _ = wholeNumber(raw.MaxLen, maxContext)
 	return m
 }

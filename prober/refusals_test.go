@@ -92,6 +92,51 @@ func TestFieldsThatAreDroppedByThemselves(t *testing.T) {
 	}
 }
 
+// Servers refuse fields with other statuses, and gateways in the stream that they have begun. There a field must be
+// named; what is no refusal is not sent twice.
+func TestFieldsThatAreRefusedInOtherWays(t *testing.T) {
+	inside := func(body string) script { return script("data: " + body + "\n\n{DONE}") }
+	for _, c := range []struct {
+		name   string
+		answer script
+		want   Reason // of a probe if no field is dropped
+	}{
+		{"500", jsonAnswer(500, `{"detail":"create() got an unexpected keyword argument 'cache_salt'"}`), ""},
+		{"501", jsonAnswer(501, `{"error":{"message":"not implemented","param":"cache_salt"}}`), ""},
+		{"in the stream", inside(`{"error":{"message":"Unknown parameter: 'cache_salt'.","type":"invalid_request_error","code":400}}`), ""},
+		{"in an event", "event: error\ndata: {\"message\":\"unknown field cache_salt\"}\n\n{DONE}", ""},
+		{"500 that names nothing", jsonAnswer(500, `{"error":"oops"}`), ReasonHTTPStatus},
+		{"500 that names what a probe needs", jsonAnswer(500, `{"error":"no such seed"}`), ReasonHTTPStatus},
+		{"500 that repeats the request", jsonAnswer(500, `{"error":"oops","input":{"cache_salt":"x"}}`), ReasonHTTPStatus},
+		{"in the stream, naming nothing", inside(`{"error":{"message":"engine dead"}}`), ReasonServerError},
+		{"in the stream, after a token", "{C:a}" + inside(`{"error":{"message":"unknown field cache_salt"}}`), ReasonServerError},
+		{"503", jsonAnswer(503, `{"error":"unknown field cache_salt"}`), ReasonOverloaded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &fakeServer{script: func(_ int, r sentRequest) script {
+					if has(r, "cache_salt") {
+						return c.answer
+					}
+					return defaultScript
+				}}
+				g := newRig(t, s.dial, target())
+				requests := 1
+				if c.want == "" {
+					requests = 2
+				}
+				res := g.once(t)
+				if res.Reason != c.want || len(s.sent()) != requests || res.OK() && res.Suspect != SuspectFieldRefused {
+					t.Fatalf("%s (%v), %d requests", outcome(res), res.Err, len(s.sent()))
+				}
+				if res = g.once(t); c.want == "" && (!res.OK() || res.Suspect != 0 || len(s.sent()) != requests+1) {
+					t.Errorf("the next: %s (%v), %d requests", outcome(res), res.Err, len(s.sent()))
+				}
+			})
+		})
+	}
+}
+
 // c09 (sgl-project/genai-bench#116, QuantumNous/new-api#418): without these the probe would be another; that is the
 // configuration's to decide, and the failure says how.
 func TestFieldsThatAreNotDroppedByThemselves(t *testing.T) {

@@ -394,6 +394,7 @@ func (r *Runner) attempt(ctx context.Context, l *lane, d draft, res *Result) (er
 		if req.from.shapeChanged(w) {
 			res.Suspect |= SuspectFieldRefused
 		}
+		before := res.Suspect
 		err := r.client.stream(ctx, req, l.plan.StallTimeout, res, r.opts.Observer)
 		if err == nil {
 			if why != nil && len(d.request.from.trial) == 0 { // a trial that fails is nothing new
@@ -417,6 +418,6 @@ func (r *Runner) attempt(ctx context.Context, l *lane, d draft, res *Result) (er
 		if req, err = again.request(d.id); err != nil {
 			return err
 		}
-		res.Body, res.Status, res.Sent = "", 0, time.Time{}
+		res.Body, res.FinishReason, res.Status, res.Sent, res.Suspect = "", "", 0, time.Time{}, before
 	}
 }

@@ -411,17 +411,22 @@ func (s *server) counter(w *Workload) counter {
 	}
 }
 
+// mayRefuse are the failures that may be about a field. A bad_request is about the request, so that it is sent once more
+// whatever the words; the others (a 500 with "unexpected keyword argument", a 501, an error before the first token of a stream)
+// are about a field only where they name it.
+var mayRefuse = map[Reason]bool{ReasonBadRequest: true, ReasonHTTPStatus: true, ReasonServerError: true}
+
 // again returns what a request that failed is to be made of once more, nil if it is not. advice is what the
 // configuration could do about a refusal.
 func (s *server) again(req request, err error) (r *recipe, advice string) {
 	var f *failure
 	var refused *refusal
-	if !errors.As(err, &f) || f.reason != ReasonBadRequest || !errors.As(err, &refused) {
+	if !errors.As(err, &f) || !mayRefuse[f.reason] || !errors.As(err, &refused) {
 		return nil, ""
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	more, ok, advice := s.fields.again(req.from.workload, req.from.omission, refused.body, time.Now())
+	more, ok, advice := s.fields.again(req.from.workload, req.from.omission, refused.body, f.reason == ReasonBadRequest, time.Now())
 	if !ok {
 		return nil, advice
 	}

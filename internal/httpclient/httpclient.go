@@ -29,6 +29,10 @@ func (e *FileError) Unwrap() error { return e.err }
 // certificate that is none.
 func New(cfg promconfig.HTTPClientConfig, name string, dial promconfig.DialContextFunc, options ...promconfig.HTTPClientOption) (http.RoundTripper, error) {
 	options = append(options, promconfig.WithDialContextFunc(dialForTokens(dial)), promconfig.WithNewTLSConfigFunc(newTLSConfig))
+	if cfg.OAuth2 != nil && cfg.OAuth2.ClientSecretFile != "" {
+		cfg.OAuth2 = withTracedSecret(cfg.OAuth2)
+		options = append(options, promconfig.WithSecretManager(tracedFiles{}))
+	}
 	t := &transport{cfg: cfg, make: func() (http.RoundTripper, error) {
 		return promconfig.NewRoundTripperFromConfig(cfg, name, options...)
 	}}

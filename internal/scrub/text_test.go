@@ -3,7 +3,6 @@ package scrub
 import (
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 func TestText(t *testing.T) {
@@ -48,23 +47,4 @@ func TestText(t *testing.T) {
 			t.Errorf("Cut(%q, %d) = %q, want %q", tc.in, tc.limit, got, tc.want)
 		}
 	}
-}
-
-func FuzzText(f *testing.F) {
-	f.Add("a\xff\u202e🙂 \n x", 5)
-	f.Fuzz(func(t *testing.T, s string, limit int) {
-		limit = max(0, min(limit, 1<<12))
-		got := Text(s, limit)
-		if !utf8.ValidString(got) || utf8.RuneCountInString(got) > limit {
-			t.Errorf("Text(%q, %d) = %q", s, limit, got)
-		}
-		for _, r := range got {
-			if r != ' ' && !seen(r) {
-				t.Errorf("%q is in Text(%q)", r, s)
-			}
-		}
-		if again := Text(got, limit); again != got {
-			t.Errorf("cleaned again, %q becomes %q", got, again)
-		}
-	})
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package report
 
 import (
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/cputest"
 	"github.com/llm-prober/llm_prober/internal/experiment"
 	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
 	"github.com/llm-prober/llm_prober/prober"
@@ -26,9 +29,12 @@ func FuzzReport(f *testing.F) {
 		g := wild{rand.New(rand.NewPCG(seed, 1))}
 		run, summary := g.run(), g.summary()
 		var b bytes.Buffer
-		if err := Render(&b, run, summary); err != nil {
-			t.Fatal(err)
-		}
+		size := 1000*(len(run.Levels)+len(summary.Levels)) + 100*(len(run.Requests)+len(run.Queue)) // what they take in files
+		cputest.Linear(t, size, func() {
+			if err := Render(&b, run, summary); err != nil {
+				t.Fatal(err)
+			}
+		})
 		page := b.String()
 		parse(t, page)
 		for _, nonsense := range []string{"NaN", "Inf", "ZgotmplZ"} {

@@ -334,9 +334,9 @@ func holds(word []byte, stems ...string) bool {
 	if len(word) > maxWord {
 		return false
 	}
-	for _, stem := range stems {
-		for i := 0; i+len(stem) <= len(word); i++ {
-			if strings.EqualFold(string(word[i:i+len(stem)]), stem) {
+	for i, letter := range word {
+		for _, stem := range stems {
+			if letter|0x20 == stem[0] && i+len(stem) <= len(word) && strings.EqualFold(string(word[i:i+len(stem)]), stem) {
 				return true
 			}
 		}

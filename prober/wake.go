@@ -26,15 +26,23 @@ func (k *wakes) add(w wake) {
 }
 
 // first is the first that something may have come in between two moments, of which nothing waited at the earlier one.
-// A thread that is late itself tells of what came by one wake that begins too early, never too late.
+// A thread that is late itself tells of what came by one wake that begins too early, never too late. The earlier moments
+// of later calls must not be before that of this one: what ended before it is forgotten, so that a stream's wakes are
+// looked through once.
 func (k *wakes) first(after, until time.Time) (first wake, ok bool) {
 	if k == nil {
 		return first, false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for len(k.list) > 0 && k.list[0].by.Before(after) {
+		k.list = k.list[1:]
+	}
 	for _, w := range k.list {
-		if !w.by.Before(after) && !w.since.After(until) {
+		if w.since.After(until) {
+			break
+		}
+		if !w.by.Before(after) {
 			return w, true
 		}
 	}

@@ -75,3 +75,22 @@ func TestWakesNarrowWhenEventsCame(t *testing.T) {
 		})
 	}
 }
+
+// Each stream looks through its wakes once, however many there are.
+func TestWakesAreForgottenOnceTheyArePast(t *testing.T) {
+	const ms = time.Millisecond
+	begin := time.Now()
+	k := &wakes{}
+	for i := range 1000 {
+		k.add(wake{begin.Add(time.Duration(i)*ms - ms/5), begin.Add(time.Duration(i) * ms)})
+	}
+	for _, i := range []int{3, 500, 999} {
+		after := begin.Add(time.Duration(i)*ms - ms/2)
+		if first, ok := k.first(after, after.Add(ms)); !ok || !first.by.Equal(begin.Add(time.Duration(i)*ms)) {
+			t.Errorf("the first wake after %v is %v, %v", after.Sub(begin), first.by.Sub(begin), ok)
+		}
+		if left := len(k.list); left != 1000-i {
+			t.Errorf("%d wakes are kept, want %d", left, 1000-i)
+		}
+	}
+}

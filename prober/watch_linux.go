@@ -24,6 +24,7 @@ type Watch struct {
 
 	mu      sync.Mutex
 	watched map[int32]*wakes
+	changes int // of what is watched
 	done    chan struct{}
 }
 
@@ -71,10 +72,12 @@ func (w *Watch) add(stamps *kernelStamps) (k *wakes, remove func()) {
 		}
 		k = &wakes{}
 		w.watched[fd] = k
+		w.changes++
 		remove = sync.OnceFunc(func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			delete(w.watched, fd)
+			w.changes++
 			_ = unix.EpollCtl(w.poll, unix.EPOLL_CTL_DEL, int(fd), nil)
 		})
 	})
@@ -110,29 +113,46 @@ func (w *Watch) run(started chan<- bool) {
 	events := make([]unix.EpollEvent, 256)
 	looked, before := time.Now(), sched.look() // what comes now came after this
 	for {
-		asked := time.Now()
+		asked, only := time.Now(), w.only()
 		n, err := unix.EpollWait(w.poll, events, -1)
-		came := wake{looked, time.Now()}
-		looked = asked
+		now := time.Now()
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
 			return
 		}
-		after := sched.look()
+		after, came := sched.look(), wake{looked, now}
+		looked = asked
 		if after.sleptSince(before) {
-			woken := came.by.Add(-(after.delay - before.delay))
-			came.since, looked = woken.Add(-wakeSlack), woken.Add(-wakeSlack)
-			if n == 1 {
-				came.by = woken
-			}
+			came = woken(now.Add(-(after.delay - before.delay)), now, only != 0 && only == w.only())
+			looked = came.since
 		}
 		before = after
 		if !w.note(events[:n], came) {
 			return
 		}
 	}
+}
+
+// only is a number that stands for the one connection that is watched; 0: there are several, or none.
+func (w *Watch) only() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.watched) != 1 {
+		return 0
+	}
+	return w.changes
+}
+
+// woken is when something came on a connection that epoll_wait(2) tells of, when its thread was woken at one moment and
+// given the processor at another. Of several connections, the one that woke the thread may have been read since, and
+// what is told of have come later.
+func woken(at, now time.Time, only bool) wake {
+	if only {
+		return wake{at.Add(-wakeSlack), at}
+	}
+	return wake{at.Add(-wakeSlack), now}
 }
 
 // wakeSlack is what it takes from the arrival of a segment until the thread has looked at the clock, the wait for the

@@ -212,7 +212,7 @@ func (x *exchange) traced(ctx context.Context, secrets *scrub.Secrets) context.C
 			at(phaseRequest)
 			x.connected = time.Now()
 			x.remote = info.Conn.RemoteAddr().String()
-			x.slot.conn.Load().armWrite()
+			x.slot.conn.Load().expectRequest()
 		},
 		WroteHeaderField: secrets.Header,
 	})

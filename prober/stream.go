@@ -51,7 +51,7 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 	res.CertExpiry = certExpiry(resp.TLS)
 	conn := x.slot.conn.Load()
 	s := &streaming{
-		res: res, obs: obs, conn: conn, sse: newSSEReader(&askingBody{conn: conn, body: resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),
+		res: res, obs: obs, conn: conn, sse: newSSEReader(&bodyReader{conn: conn, body: resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),
 		stamper: newStamper(conn, &c.tails, resp.TLS != nil), late: &c.late, stall: stall, stop: cancel, secrets: &c.secrets,
 	}
 	switch resp.StatusCode {
@@ -109,7 +109,7 @@ func (s *streaming) read(ctx context.Context) error {
 		early := s.stamper.event(token, s.sse.unfinished())
 		if token {
 			silence.atMost(s.stall) // the first token may take as long as the whole probe
-			s.answer.arrived(s.conn.arrival.at)
+			s.answer.arrived(s.conn.times.arrival.at)
 			s.obs.Token(res.Probe, res.LastToken, early)
 			cut = s.answer.tooLong()
 		}

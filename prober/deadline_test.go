@@ -187,8 +187,17 @@ func TestConnectionEndsWithItsProbe(t *testing.T) {
 			if c.change != nil {
 				c.change(&target)
 			}
-			res := newRig(t, nil, target).once(t)
-			if res.Reason != c.reason || res.Err == nil || !strings.Contains(res.Err.Error(), c.tells) {
+			g := newRig(t, nil, target)
+			told := func(res *Result) bool {
+				return res.Reason == c.reason && res.Err != nil && strings.Contains(res.Err.Error(), c.tells)
+			}
+			res := g.once(t)
+			for range 10 { // on a busy machine a probe's time may be over before it has come so far
+				if !told(res) {
+					res = g.once(t)
+				}
+			}
+			if !told(res) {
 				t.Errorf("%s (%v), want %s that tells %q", outcome(res), res.Err, c.reason, c.tells)
 			}
 			if res.Err != nil && strings.Contains(res.Err.Error(), "proxy-secret") {

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// trailTimeout is how long the prober waits, after finish_reason, for usage and [DONE].
-	trailTimeout = 5 * time.Second
+	// tailTimeout is how long the prober waits, after finish_reason, for usage and [DONE].
+	tailTimeout = 5 * time.Second
 	// drainTimeout and drainBytes bound the reading after [DONE]: a connection closed with the end of the body
 	// unread shows up as an aborted request in the logs of every proxy on the way.
 	drainTimeout = 100 * time.Millisecond
@@ -114,7 +114,7 @@ func (s *streaming) read(ctx context.Context) error {
 			cut = s.answer.tooLong()
 		}
 		if s.answer.ended() && !token {
-			silence.atMost(min(s.stall, trailTimeout))
+			silence.atMost(min(s.stall, tailTimeout))
 		}
 	}
 	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, s.stamper.readDelay
@@ -168,8 +168,8 @@ func (s *silence) due() {
 	if s.fired.IsZero() {
 		s.fired = now
 	}
-	if s.conn.pending() && now.Sub(s.fired) < settleTimeout {
-		s.timer.Reset(settleStep)
+	if s.conn.pending() && now.Sub(s.fired) < backlogTimeout {
+		s.timer.Reset(backlogPoll)
 	} else {
 		s.stop()
 	}

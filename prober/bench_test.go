@@ -50,7 +50,7 @@ func BenchmarkEvent(b *testing.B) {
 			if len(res.Gaps) == cap(res.Gaps) {
 				res.Gaps, stamps.tokens, stamps.batch.first = res.Gaps[:0], stamps.tokens[:0], 0
 			}
-			a.arrived(conn.arrival.at)
+			a.arrived(conn.times.arrival.at)
 		}
 	})
 	b.Run("bare", func(b *testing.B) {

@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// askingBody reads the body of an answer. net/http reads on until a chunk is complete, or its buffer full, before it
-// returns an event that is complete: this tells the connection which reads were made for one piece.
+// bodyReader reads the body of an answer. net/http may read the connection several times, until a chunk is complete or
+// its buffer is full, before it returns anything. So each read of the body tells the connection that the events of
+// earlier ones have been seen ([arrival]).
 //
-// A server that sends without end must not take the processor from the readers of others: what comes faster than any
-// model writes is read in bursts, with time for others between them, and slowly once it is longer than any answer.
-type askingBody struct {
+// A server that sends without end must not take the processor from the readers of others. What comes faster than any
+// model writes is read in bursts, with time for others between them. Once it is longer than any answer, it is read
+// slowly.
+type bodyReader struct {
 	conn  *stampedConn
 	body  io.Reader
 	total int
@@ -25,7 +27,7 @@ const (
 	floodTime  = time.Millisecond // for a burst beyond that
 )
 
-func (b *askingBody) Read(p []byte) (n int, err error) {
+func (b *bodyReader) Read(p []byte) (n int, err error) {
 	if b.burst >= bodyBurst {
 		runtime.Gosched()
 		if b.total > longAnswer {
@@ -36,7 +38,7 @@ func (b *askingBody) Read(p []byte) (n int, err error) {
 	if b.burst == 0 {
 		b.since = time.Now()
 	}
-	b.conn.inBody, b.conn.asked = true, true
+	b.conn.times.ask()
 	n, err = b.body.Read(p)
 	b.burst += n
 	b.total += n

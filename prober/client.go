@@ -37,17 +37,18 @@ type client struct {
 	late      atomic.Int64 // when a stream was read late last, in Unix nanoseconds
 }
 
-// watchFor is how long connections are watched after one was read late, but by less than starvedFor: a process that is
-// kept from the processor for longer has none to spare for the watch.
-const watchFor = 10 * time.Minute
+const (
+	// watchFor is how long new connections are watched after one was read late.
+	watchFor = 10 * time.Minute
+	// starvedFor is a delay of a read beyond which connections are not watched: the [Watch] takes processor time that the
+	// process does not get, so that the readers would be later still.
+	starvedFor = 20 * time.Millisecond
+	// watchToLearn is how many connections are watched at a time to learn the tail delay of a server.
+	watchToLearn = 4
+)
 
-const starvedFor = 20 * time.Millisecond
-
-// watchToLearn is how many connections are watched at a time to learn how long a server takes to end its streams.
-const watchToLearn = 4
-
-// needsWatch tells whether the stamps of a new connection may need help: it is not known yet how long the server takes
-// to end a stream, or one was read late not long ago. The rest of the time a watch would only cost.
+// needsWatch reports whether a new connection is to be watched: the server's tail delay is not known yet, or a stream was
+// read late not long ago.
 func (c *client) needsWatch() bool {
 	_, known := c.tails.longest()
 	learning := !known && c.watch.count() < watchToLearn
@@ -96,9 +97,9 @@ type exchange struct {
 }
 
 const (
-	// settleTimeout bounds how long what came before a deadline may take to be read after it.
-	settleTimeout = time.Second
-	settleStep    = time.Millisecond // between two looks
+	// backlogTimeout bounds how long the reading of what came before a deadline may go on after it.
+	backlogTimeout = time.Second
+	backlogPoll    = time.Millisecond // between two looks
 	// starvedAfter is how late a timer is only if the whole process did not run.
 	starvedAfter = 500 * time.Millisecond
 )
@@ -161,8 +162,8 @@ func (x *exchange) ended(cause error) error {
 		return cause
 	}
 	late := time.Since(x.slot.deadline)
-	for end := time.Now().Add(settleTimeout); x.slot.conn.Load().pending() && time.Now().Before(end); {
-		time.Sleep(settleStep)
+	for end := time.Now().Add(backlogTimeout); x.slot.conn.Load().pending() && time.Now().Before(end); {
+		time.Sleep(backlogPoll)
 	}
 	at := phase(x.phase.Load())
 	if at < phaseRequest && late > starvedAfter {
@@ -212,7 +213,7 @@ func (x *exchange) traced(ctx context.Context, secrets *scrub.Secrets) context.C
 			at(phaseRequest)
 			x.connected = time.Now()
 			x.remote = info.Conn.RemoteAddr().String()
-			x.slot.conn.Load().armWrite()
+			x.slot.conn.Load().expectRequest()
 		},
 		WroteHeaderField: secrets.Header,
 	})

@@ -13,56 +13,51 @@ const maxHeaderBytes = 1 << 20
 
 var errHeadersTooLarge = errors.New("too large: response headers exceed 1048576 bytes")
 
-// stampedConn is a connection that notes when bytes were written and when they arrived.
+// stampedConn is a connection under net/http and TLS that takes the time stamps of a probe: when the request was
+// written and when each read's bytes arrived.
 //
-// On Linux it asks the kernel when the bytes that a read returns were received, so that a prober that is
-// scheduled late, or that shares its processor, still knows when a token came. The kernel merges TCP segments
-// that wait and keeps the newest stamp: a stamp is exact for the last byte of a read and for nothing before it.
-// [stamper] tells whether there was anything before it.
+// On Linux the kernel tells when it received the last byte that a read returns (SO_TIMESTAMPNS). So a prober that is
+// given the processor late still knows when that byte came. For the bytes before it, [stamper] works out bounds.
 //
-// Reads happen one after another, as net/http does them; so do writes.
+// Reads follow one another, as net/http makes them, and so do writes.
 type stampedConn struct {
 	net.Conn
-	kernel *kernelStamps // nil: the operating system or the kind of connection gives none
+	kernel *kernelStamps // nil: the operating system or the kind of connection has no stamps
 
-	arrival  arrival
-	tried    time.Time  // just before the last read that returned something; it took all there was, unless
-	filled   bool       // it filled its buffer
-	floor    time.Time  // what the last read returned came after this
-	start    time.Time  // and all of its batch after this
-	inBody   bool       // whoever reads says when it asks for more
-	asked    bool       // and has done so since the last read
-	headers  int        // bytes that may still arrive before the headers have ended; negative: they have
-	counting sync.Mutex // protects counts and arrival until the request has been written
-	counts   segmentCounts
-	last     atomic.Pointer[segments] // what had come when the connection was closed
-	slot     *dialSlot                // of the exchange that it was dialled for; nil: of none
-	reading  atomic.Bool              // in a read
-	flooded  atomic.Bool              // the bound on headers was reached
-	wakes    *wakes                   // when something came, as far as a [Watch] knows
-	unwatch  func()
+	times    readTimes
+	segments segmentCounter
+	mu       sync.Mutex // guards times and segments until the request has been written: a server may send before that
 
-	awaitWrite atomic.Bool
-	sent       func(time.Time) // told the time of the first write after armWrite
-	written    time.Time       // when the last write returned; zero: the request has not begun
-	held       atomic.Int64    // nanoseconds that we, not the network, may have kept the request back
+	headerBytes int         // that may still arrive before the headers end; negative: they have ended
+	flooded     atomic.Bool // more arrived
+
+	slot    *dialSlot   // of the exchange that it was dialled for; nil: none
+	reading atomic.Bool // a read is under way
+	wakes   *wakes      // when bytes came, by the [Watch]; nil: it does not watch this connection
+	unwatch func()
+
+	awaitRequest atomic.Bool     // the next write begins the request
+	sent         func(time.Time) // is told when it began
+	written      time.Time       // when the last write returned; zero: the request has not begun
+	held         atomic.Int64    // nanoseconds that the prober, not the network, may have kept the request back
 }
 
 func newStampedConn(conn net.Conn, sent func(time.Time)) *stampedConn {
-	now := time.Now()
-	return &stampedConn{Conn: conn, kernel: newKernelStamps(conn), tried: now, floor: now, headers: maxHeaderBytes, sent: sent, unwatch: func() {}}
+	return &stampedConn{
+		Conn: conn, kernel: newKernelStamps(conn), times: newReadTimes(time.Now()), headerBytes: maxHeaderBytes, sent: sent, unwatch: func() {},
+	}
 }
 
-// Read implements net.Conn. What came after the exchange's deadline it does not return.
+// Read implements net.Conn. It does not return what came after the exchange's deadline.
 func (c *stampedConn) Read(p []byte) (n int, err error) {
 	c.reading.Store(true)
 	defer c.reading.Store(false)
-	if c.headers == 0 {
+	if c.headerBytes == 0 {
 		c.flooded.Store(true)
 		return 0, errHeadersTooLarge
 	}
-	if c.headers > 0 && len(p) > c.headers {
-		p = p[:c.headers]
+	if c.headerBytes > 0 && len(p) > c.headerBytes {
+		p = p[:c.headerBytes]
 	}
 	var r received
 	if c.kernel != nil {
@@ -72,18 +67,30 @@ func (c *stampedConn) Read(p []byte) (n int, err error) {
 		n, err = c.Conn.Read(p)
 	}
 	c.note(n, n == len(p), r)
-	if c.headers > 0 {
-		c.headers -= n
+	if c.headerBytes > 0 {
+		c.headerBytes -= n
 	}
-	if n > 0 && c.slot.over(c.arrival.at) {
+	if n > 0 && c.slot.over(c.times.arrival.at) {
 		return 0, c.slot.cause()
 	}
 	return n, err
 }
 
-// pending tells whether something that has come waits to be read, or was read and is still being worked on: the
-// verdict that nothing came must wait for it. It is false where the kernel does not stamp, for then nobody could tell
-// whether it came in time.
+// note takes note of a read.
+func (c *stampedConn) note(n int, filled bool, r received) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.times.emptiedBefore(r) {
+		c.segments.readAll(c.times.arrival.bytes)
+	}
+	c.times.note(n, filled, r)
+}
+
+// headersEnded lifts the bound on headers.
+func (c *stampedConn) headersEnded() { c.headerBytes = -1 }
+
+// pending reports whether bytes wait to be read, or were read and are still being worked on. "Nothing came in time" is
+// not said before. Where the kernel gives no stamps it is false, for nobody could tell whether they came in time.
 func (c *stampedConn) pending() bool {
 	if c == nil {
 		return false
@@ -92,21 +99,32 @@ func (c *stampedConn) pending() bool {
 	return open && (readable || !c.reading.Load())
 }
 
-// headersEnded lifts the bound on headers.
-func (c *stampedConn) headersEnded() { c.headers = -1 }
-
-// armWrite makes the next write report its time.
-func (c *stampedConn) armWrite() {
-	c.counting.Lock() // net/http already waits for the answer, and a server may send before it is asked
-	c.newSegments()   // what came so far, the handshake of TLS, does not count
-	c.counting.Unlock()
-	c.awaitWrite.Store(true)
+// newSegments counts the segments that came since it was called last ([segmentCounter.since]).
+func (c *stampedConn) newSegments() (surplus int, long bool) {
+	now, ok := c.kernel.segments()
+	if !ok {
+		last := c.segments.atClose.Load()
+		if last == nil {
+			return 0, false
+		}
+		now = *last
+	}
+	return c.segments.since(now, c.times.arrival.bytes, c.times.filled)
 }
 
-// Write implements net.Conn. It adds up how long we may have kept back a request that was said to have begun.
+// expectRequest makes the next write the beginning of the request.
+func (c *stampedConn) expectRequest() {
+	c.mu.Lock()
+	c.newSegments() // those of the TLS handshake do not count
+	c.mu.Unlock()
+	c.awaitRequest.Store(true)
+}
+
+// Write implements net.Conn. From the beginning of the request on it adds up for how long the prober itself may have
+// kept bytes back: between two writes, and in the first one.
 func (c *stampedConn) Write(p []byte) (int, error) {
 	began := time.Now()
-	first := c.awaitWrite.CompareAndSwap(true, false)
+	first := c.awaitRequest.CompareAndSwap(true, false)
 	if !first && c.written.IsZero() {
 		return c.Conn.Write(p)
 	}
@@ -125,8 +143,8 @@ func (c *stampedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// heldBack is how much later than its start stamp the request may have left because of us; 0 where the kernel does
-// not tell our time from the network's.
+// heldBack is how much later than its start stamp the request may have left because of the prober. It is 0 where the
+// kernel does not tell the prober's time from the network's.
 func (c *stampedConn) heldBack() time.Duration {
 	if c.kernel == nil {
 		return 0
@@ -135,8 +153,8 @@ func (c *stampedConn) heldBack() time.Duration {
 }
 
 // heldInWrite is how much of the first write may have passed before its bytes left. The write does not block, but the
-// processor may be taken away on the way there, which matters, or on the way back, which does not. The kernel counts
-// the time since it sent in ticks, so the answer is at most a tick too long.
+// thread may lose the processor before the bytes leave, which counts, or after it, which does not. The kernel tells how
+// long ago it sent data, in ticks, so the answer is too long by a tick at most.
 func (c *stampedConn) heldInWrite(took time.Duration) time.Duration {
 	if took < tick {
 		return took
@@ -147,14 +165,14 @@ func (c *stampedConn) heldInWrite(took time.Duration) time.Duration {
 	return took
 }
 
-// tick is the kernel's own (CONFIG_HZ=250; some are built with 1000).
+// tick is the kernel's, with CONFIG_HZ=250; some are built with 1000.
 const tick = 4 * time.Millisecond
 
-// Close implements net.Conn. net/http closes a connection once it has read the end, which is before the last
-// events are looked at. So the last count is kept.
+// Close implements net.Conn. It keeps the last count of segments: net/http closes a connection at the end of the body,
+// before the last events are looked at.
 func (c *stampedConn) Close() error {
 	if s, ok := c.kernel.segments(); ok {
-		c.last.Store(&s)
+		c.segments.atClose.Store(&s)
 	}
 	c.unwatch()
 	return c.Conn.Close()

@@ -58,7 +58,7 @@ func keepStamping(t *testing.T) {
 		if _, err := c.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
-		if c.arrival.exact {
+		if c.times.arrival.exact {
 			return
 		}
 	}
@@ -106,7 +106,7 @@ func TestKernelStampsLieBetweenWriteAndRead(t *testing.T) {
 		if err != nil || string(buffer[:n]) != "hello" {
 			t.Fatalf("read %q, %v", buffer[:n], err)
 		}
-		a := c.arrival
+		a := c.times.arrival
 		if !a.exact || a.batch != i+1 || a.bytes != 5 {
 			t.Fatalf("arrival %+v", a)
 		}
@@ -131,7 +131,7 @@ func TestKernelStampsSurviveALateReader(t *testing.T) {
 	if _, err := c.Read(make([]byte, 64)); err != nil {
 		t.Fatal(err)
 	}
-	a, wrote := c.arrival, w.spans()[0]
+	a, wrote := c.times.arrival, w.spans()[0]
 	if !a.exact || a.at.After(woke) || a.at.Before(wrote.before.Add(-stampSlack)) {
 		t.Errorf("written at 0 to %v, read from %v on, stamp %v: %+v", wrote.after.Sub(wrote.before), woke.Sub(wrote.before), a.at.Sub(wrote.before), a)
 	}
@@ -355,7 +355,7 @@ func TestNoteBelievesOnlyWhatCanBe(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := time.Now()
-			conn := &stampedConn{tried: before}
+			conn := &stampedConn{times: readTimes{tried: before}}
 			<-time.After(2 * time.Millisecond)
 			now := time.Now()
 			stamp := c.stamp(now, before)
@@ -364,7 +364,7 @@ func TestNoteBelievesOnlyWhatCanBe(t *testing.T) {
 			}
 			conn.note(7, false, received{stamp: stamp, tried: now})
 			returned := time.Now()
-			a := conn.arrival
+			a := conn.times.arrival
 			if a.exact != c.exact || a.bytes != 7 || a.batch != 1 {
 				t.Errorf("arrival %+v, want exact %v", a, c.exact)
 			}
@@ -382,12 +382,12 @@ func TestNoteBelievesOnlyWhatCanBe(t *testing.T) {
 }
 
 func TestArrivalsKeepTheirOrder(t *testing.T) {
-	conn := &stampedConn{tried: time.Now()}
+	conn := &stampedConn{times: readTimes{tried: time.Now()}}
 	conn.note(1, false, received{tried: time.Now()})
-	first := conn.arrival.at
+	first := conn.times.arrival.at
 	conn.note(1, false, received{tried: time.Now(), stamp: first.Add(-stampSlack / 2).Round(0)})
-	if conn.arrival.at.Before(first) {
-		t.Errorf("the second bytes came %v before the first", first.Sub(conn.arrival.at))
+	if conn.times.arrival.at.Before(first) {
+		t.Errorf("the second bytes came %v before the first", first.Sub(conn.times.arrival.at))
 	}
 }
 

@@ -260,7 +260,7 @@ func TestAliasesOfAModel(t *testing.T) {
 		s := &fakeServer{models: `{"data":[{"id":"m","root":"./x"},{"id":"b","root":"./x"}]}`}
 		g := newRig(t, s.dial, target())
 		g.once(t)
-		if d := g.draft(g.lanes[0]); !slices.Equal(d.request.aliases, []string{"b"}) {
+		if d := g.prepare(g.loops[0]); !slices.Equal(d.request.aliases, []string{"b"}) {
 			t.Errorf("the request knows the names %q", d.request.aliases)
 		}
 	})

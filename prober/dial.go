@@ -10,8 +10,8 @@ import (
 // DialFunc opens a connection, as net.Dialer.DialContext does.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dialSlot is where a dial leaves its connection for the probe that asked for it. It travels in the context,
-// since the layers between (go-conntrack, TLS, net/http) hide what they wrap.
+// dialSlot is what the dial of a connection and the exchange that asked for it know of each other. It travels in the
+// context, since the layers between them (go-conntrack, TLS, net/http) hide the connections that they wrap.
 type dialSlot struct {
 	asker    context.Context // of whoever wants the answer: it ends at the deadline
 	work     context.Context // of the request: it ends once what came before the deadline has been read
@@ -24,7 +24,7 @@ type dialSlot struct {
 
 type dialSlotKey struct{}
 
-// over tells whether a moment is after the deadline.
+// over reports whether a moment is after the deadline.
 func (s *dialSlot) over(at time.Time) bool {
 	return s != nil && !s.deadline.IsZero() && at.After(s.deadline)
 }
@@ -51,10 +51,10 @@ func (f IPFamily) Dial(dial DialFunc) DialFunc {
 	}
 }
 
-// stamped makes dial wrap its connections for the probe in whose context it is called, and end with it: net/http
-// lets a dial go on after its request was given up, for the next request, which here has a dial of its own, and does
-// not close a connection that was switched to another protocol. The dial knows the deadline, which net/http keeps
-// from it: so each address of a name gets its share ([net.Dialer]).
+// stamped makes dial wrap its connections for the exchange in whose context it is called. The connection ends with the
+// exchange: net/http lets a dial go on after its request was given up, for a later request, and does not close a
+// connection that was switched to another protocol. The dial gets the deadline, which net/http keeps from it, so that
+// each address of a name has its share of the time ([net.Dialer]).
 func stamped(dial DialFunc) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		slot, ok := ctx.Value(dialSlotKey{}).(*dialSlot)

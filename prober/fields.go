@@ -9,9 +9,8 @@ import (
 const (
 	// tryFieldAgain is when a field that a server has refused is sent again, by one probe.
 	tryFieldAgain = 10 * time.Minute
-	// Where leaving fields out did not help, probes take the refusal as it is for a while, which doubles.
-	firstVainPause = time.Minute
-	lastVainPause  = 10 * time.Minute
+	// takeRefusals is for how long probes take refusals as they are where leaving fields out did not help, at first.
+	takeRefusals = time.Minute
 	// refusalsInARow is how many probes must be refused before it counts no more that the server has taken our fields.
 	refusalsInARow = 5
 )
@@ -25,9 +24,8 @@ type fields struct {
 	unsure  bool                 // they were dropped without having been named: the next probe has them all
 	taken   map[string]bool      // a request with them has succeeded
 
-	refusals  int // probes refused in a row
-	vainUntil time.Time
-	vainPause time.Duration
+	refusals int     // probes refused in a row
+	retry    backoff // of leaving out fields, where that did not help
 }
 
 func newFields() fields {
@@ -39,7 +37,7 @@ type omission struct {
 	dropped map[string]bool // fields that it does without; never changed
 	trial   []string        // fields that the server has refused before and that it has all the same
 	added   []string        // those of dropped that were left out after a refusal of this probe
-	blind   bool            // all fields were left out that may be to blame: the refusal named none
+	unnamed bool            // the refusal named no field: all that may be the reason were left out
 }
 
 // without returns an omission of more fields, and of those that were on trial.
@@ -51,7 +49,7 @@ func (o omission) without(fields ...string) omission {
 	for _, field := range slices.Concat(o.trial, fields) {
 		dropped[field] = true
 	}
-	return omission{dropped: dropped, added: slices.Concat(o.added, fields), blind: o.blind}
+	return omission{dropped: dropped, added: slices.Concat(o.added, fields), unnamed: o.unnamed}
 }
 
 // sent lists the fields that a request of the workload has and may do without.
@@ -102,11 +100,11 @@ func (f *fields) again(w *Workload, o omission, body string, badRequest bool, no
 		return o, false, ""
 	case len(o.trial) > 0:
 		return o.without(), true, "" // as before the trial
-	case advice != "" || now.Before(f.vainUntil):
+	case advice != "" || !f.retry.due(now):
 		return o, false, advice
 	case field != "":
 		return o.without(field), true, ""
-	case o.blind || tooLongWords.MatchString(body):
+	case o.unnamed || tooLongWords.MatchString(body):
 		return o, false, ""
 	}
 	// What the server has taken before is not what it refuses now, as far as it does not say so.
@@ -115,7 +113,7 @@ func (f *fields) again(w *Workload, o omission, body string, badRequest bool, no
 		return o, false, ""
 	}
 	more = o.without(unknown...)
-	more.blind = true
+	more.unnamed = true
 	return more, true, ""
 }
 
@@ -126,16 +124,13 @@ func (f *fields) refused() {
 	}
 }
 
-// vain: the server refused a request without the fields as well.
-func (f *fields) vain(now time.Time) {
-	f.vainPause = min(max(2*f.vainPause, firstVainPause), lastVainPause)
-	f.vainUntil = now.Add(f.vainPause)
-}
+// refusedAnyway: the server refused a request without the fields as well.
+func (f *fields) refusedAnyway(now time.Time) { f.retry.failed(now, takeRefusals) }
 
 // accepted learns from a success. restored are the fields that the server takes by now, left those that it was found
 // to refuse.
 func (f *fields) accepted(w *Workload, o omission, now time.Time) (restored, left []string) {
-	f.vainPause, f.vainUntil = 0, time.Time{}
+	f.retry = backoff{}
 	for _, field := range o.sent(w) {
 		f.taken[field] = true
 	}
@@ -152,7 +147,7 @@ func (f *fields) accepted(w *Workload, o omission, now time.Time) (restored, lef
 		left = append(left, field)
 		delete(f.taken, field)
 		f.dropped[field] = now.Add(tryFieldAgain)
-		if o.blind {
+		if o.unnamed {
 			f.dropped[field], f.unsure = now, true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 )
 
 // prompt is the words of one probe.
@@ -45,7 +46,7 @@ type fit struct {
 }
 
 // due reports whether the tokenizer is to be asked again before a probe is sent.
-func (f *fit) due() bool { return f.again && f.retry.due() }
+func (f *fit) due() bool { return f.again && f.retry.due(time.Now()) }
 
 // lead begins a message: it gives the first word the space before it that all others have. A word with and
 // without one are different tokens.

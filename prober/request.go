@@ -16,7 +16,7 @@ type request struct {
 	model   string
 	aliases []string // other names under which the server may answer for the same model
 	words   int      // of its prompt, in the user's message
-	from    recipe
+	from    requestSpec
 }
 
 // message is one message of a chat.

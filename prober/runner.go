@@ -37,7 +37,7 @@ type Runner struct {
 	logger log.Logger
 	client *client
 	server *server
-	lanes  []*lane
+	loops  []*workloadLoop
 
 	drain     chan struct{}
 	drainOnce sync.Once
@@ -47,8 +47,8 @@ type Runner struct {
 	warm warmup
 }
 
-// lane is one workload of a target.
-type lane struct {
+// workloadLoop runs one workload of a target.
+type workloadLoop struct {
 	plan     Plan
 	schedule *Schedule
 	inFlight int    // guarded by Runner.mu
@@ -92,9 +92,9 @@ func NewRunner(t Target, o Options) (*Runner, error) {
 	for i := range t.Plans {
 		p := t.Plans[i]
 		phase := Phase(t.Name, p.Name, o.Seed, p.Interval)
-		l := &lane{plan: p, schedule: NewSchedule(p.Arrival, p.Interval, phase, newRandom())}
+		l := &workloadLoop{plan: p, schedule: NewSchedule(p.Arrival, p.Interval, phase, newRandom())}
 		l.state.logger = log.With(logger, "workload", p.Name)
-		r.lanes = append(r.lanes, l)
+		r.loops = append(r.loops, l)
 	}
 	return r, nil
 }
@@ -111,11 +111,11 @@ func newRandom() *rand.Rand {
 func (r *Runner) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errAbandoned)
-	var lanes sync.WaitGroup
-	for _, l := range r.lanes {
-		lanes.Go(func() { r.run(ctx, l) })
+	var loops sync.WaitGroup
+	for _, l := range r.loops {
+		loops.Go(func() { r.run(ctx, l) })
 	}
-	lanes.Wait()
+	loops.Wait()
 	r.probes.Wait()
 }
 
@@ -149,11 +149,11 @@ type Order struct {
 // making (about 1 ms for 8,192 prompt tokens) in the start delay. The error says why nothing was sent: there is no
 // such workload, or ctx ended before the probe was due. A context that ends later abandons the probe.
 func (r *Runner) Send(ctx context.Context, o Order) (*Result, error) {
-	l, err := r.lane(o.Workload)
+	l, err := r.loop(o.Workload)
 	if err != nil {
 		return nil, err
 	}
-	d := r.draft(l)
+	d := r.prepare(l)
 	if o.Scheduled.IsZero() {
 		o.Scheduled = time.Now()
 	}
@@ -173,7 +173,7 @@ func (r *Runner) Send(ctx context.Context, o Order) (*Result, error) {
 // model, how prompts get their exact length, whether they fit the model's context. It sends no probe. The error is
 // what a probe would fail with, or says that this server cannot run the workload.
 func (r *Runner) Prepare(ctx context.Context, workload string) error {
-	l, err := r.lane(workload)
+	l, err := r.loop(workload)
 	if err != nil {
 		return err
 	}
@@ -200,8 +200,8 @@ func (r *Runner) Model() Model {
 	return m
 }
 
-func (r *Runner) lane(workload string) (*lane, error) {
-	for _, l := range r.lanes {
+func (r *Runner) loop(workload string) (*workloadLoop, error) {
+	for _, l := range r.loops {
 		if l.plan.Name == workload {
 			return l, nil
 		}
@@ -210,7 +210,7 @@ func (r *Runner) lane(workload string) (*lane, error) {
 }
 
 // run waits for the slots of one workload.
-func (r *Runner) run(ctx context.Context, l *lane) {
+func (r *Runner) run(ctx context.Context, l *workloadLoop) {
 	due, _ := l.schedule.Next(time.Now())
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
@@ -222,7 +222,7 @@ func (r *Runner) run(ctx context.Context, l *lane) {
 			return
 		case <-timer.C:
 		}
-		r.fire(ctx, l, due)
+		r.dispatch(ctx, l, due)
 		next, missed := l.schedule.Next(time.Now())
 		for range missed {
 			r.miss(l) // the prober itself was asleep
@@ -232,10 +232,10 @@ func (r *Runner) run(ctx context.Context, l *lane) {
 	}
 }
 
-func (r *Runner) miss(l *lane) { r.opts.Observer.Missed(r.target.Name, l.plan.Name) }
+func (r *Runner) miss(l *workloadLoop) { r.opts.Observer.Missed(r.target.Name, l.plan.Name) }
 
-// fire uses one slot: it starts a probe, or counts the slot as missed. It never waits.
-func (r *Runner) fire(ctx context.Context, l *lane, due time.Time) {
+// dispatch uses one slot: it starts a probe, or counts the slot as missed. It never waits.
+func (r *Runner) dispatch(ctx context.Context, l *workloadLoop, due time.Time) {
 	r.mu.Lock()
 	covered := r.warm.begun > l.seen
 	l.seen = r.warm.begun
@@ -261,7 +261,7 @@ func (r *Runner) fire(ctx context.Context, l *lane, due time.Time) {
 		l.inFlight++
 		r.mu.Unlock()
 		r.probes.Go(func() {
-			r.probe(ctx, l, r.draft(l), due, false)
+			r.probe(ctx, l, r.prepare(l), due, false)
 			r.mu.Lock()
 			l.inFlight--
 			r.mu.Unlock()
@@ -272,19 +272,19 @@ func (r *Runner) fire(ctx context.Context, l *lane, due time.Time) {
 
 // warmUp sends the probes of the warm-up one after another, the workloads in turn, until enough have succeeded
 // or one has not.
-func (r *Runner) warmUp(ctx context.Context, first *lane, due time.Time) {
+func (r *Runner) warmUp(ctx context.Context, first *workloadLoop, due time.Time) {
 	defer func() {
 		r.mu.Lock()
 		r.warm.busy = false
 		r.mu.Unlock()
 	}()
 	at := 0
-	for r.lanes[at] != first {
+	for r.loops[at] != first {
 		at++
 	}
 	for {
-		l := r.lanes[at%len(r.lanes)]
-		ok := r.probe(ctx, l, r.draft(l), due, true).OK()
+		l := r.loops[at%len(r.loops)]
+		ok := r.probe(ctx, l, r.prepare(l), due, true).OK()
 		r.mu.Lock()
 		if ok {
 			r.warm.left--
@@ -307,26 +307,26 @@ func (r *Runner) warmUp(ctx context.Context, first *lane, due time.Time) {
 	}
 }
 
-// draft is a probe before its start: its id and, if all is known that it takes, its request.
-type draft struct {
+// prepared is a probe before its start: its id and, if all that it takes is known, its request.
+type prepared struct {
 	id      string
 	request request
 	made    bool
 }
 
-// draft makes as much of the next probe as can be made without asking the server. That is not part of the probe.
-func (r *Runner) draft(l *lane) draft {
-	d := draft{id: "probe-" + crand.Text()}
-	if recipe, ok := r.server.known(&l.plan.Workload); ok {
+// prepare makes as much of the next probe as can be made without asking the server. That is not part of the probe.
+func (r *Runner) prepare(l *workloadLoop) prepared {
+	d := prepared{id: "probe-" + crand.Text()}
+	if spec, ok := r.server.known(&l.plan.Workload); ok {
 		var err error
-		d.request, err = recipe.request(d.id)
+		d.request, err = spec.request(d.id)
 		d.made = err == nil // the probe itself fails if it cannot be made
 	}
 	return d
 }
 
 // probe runs one probe to its end and tells the observer.
-func (r *Runner) probe(ctx context.Context, l *lane, d draft, due time.Time, warm bool) *Result {
+func (r *Runner) probe(ctx context.Context, l *workloadLoop, d prepared, due time.Time, warm bool) *Result {
 	res := &Result{
 		Probe: &Probe{
 			Target: r.target.Name, Workload: &l.plan.Workload, RequestID: d.id,
@@ -350,11 +350,11 @@ func (r *Runner) probe(ctx context.Context, l *lane, d draft, due time.Time, war
 		res.Abandoned = true
 	case errors.As(err, &unfit):
 		res.Abandoned, res.Err = true, err
-		tell := level.Error
+		log := level.Error
 		if unfit.known {
-			tell = level.Debug
+			log = level.Debug
 		}
-		tell(r.logger).Log("msg", "workload cannot run on this server and is not sent", "workload", l.plan.Name, "err", err, "recheck", unfitRecheck)
+		log(r.logger).Log("msg", "workload cannot run on this server and is not sent", "workload", l.plan.Name, "err", err, "recheck", unfitRecheck)
 	case errors.As(err, &f):
 		res.Reason, res.Err = f.reason, err
 	default:
@@ -371,7 +371,7 @@ func (r *Runner) probe(ctx context.Context, l *lane, d draft, due time.Time, war
 
 // attempt sends the request, and sends it again without fields that the server refuses or may refuse, if a probe may
 // do without them. A panic is a failure like any other.
-func (r *Runner) attempt(ctx context.Context, l *lane, d draft, res *Result) (err error) {
+func (r *Runner) attempt(ctx context.Context, l *workloadLoop, d prepared, res *Result) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			level.Error(r.logger).Log("msg", "panic in a probe", "panic", p, "stack", string(debug.Stack()))
@@ -380,11 +380,11 @@ func (r *Runner) attempt(ctx context.Context, l *lane, d draft, res *Result) (er
 	}()
 	w := &l.plan.Workload
 	if !d.made {
-		recipe, err := r.server.learnt(ctx, w)
+		spec, err := r.server.learnt(ctx, w)
 		if err != nil {
 			return err
 		}
-		if d.request, err = recipe.request(d.id); err != nil {
+		if d.request, err = spec.request(d.id); err != nil {
 			return err
 		}
 	}
@@ -410,7 +410,7 @@ func (r *Runner) attempt(ctx context.Context, l *lane, d draft, res *Result) (er
 		}
 		if again == nil {
 			if why != nil {
-				r.server.vain()
+				r.server.refusedAnyway()
 			}
 			return err
 		}

@@ -1,28 +1,34 @@
 package prober
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // segments is what the kernel knows of the TCP segments with data of a connection.
 type segments struct {
 	count   int           // received so far
-	waiting int           // bytes of them that are still unread
-	full    int           // bytes in one that holds as much as fits
+	waiting int           // bytes received that are still unread
+	full    int           // bytes in a segment that holds as much as fits
 	idle    time.Duration // since one was sent
 }
 
-// segmentCounts tells whether bytes came in more TCP segments than it takes to hold them.
-type segmentCounts struct {
-	full  int // bytes of a write that surely fill a segment; 0: not known yet
-	least int // segments that the batches so far needed at least, the current one left out
+// segmentCounter tells whether bytes came in more TCP segments than one write of the server for each batch explains.
+// More segments mean that the server wrote several times before the reader looked.
+type segmentCounter struct {
+	full    int                      // bytes of a write that surely fill a segment; 0: not known yet
+	needed  int                      // segments that the bytes before the current read took at least
+	atClose atomic.Pointer[segments] // the last look at a connection that is closed
 
-	seenCount, seenLeast int // at the last look
+	seenCount, seenNeeded int // at the last look
 }
 
-// fullSegment is what a long write fills segments to at least. Those of a loopback hold 64 KiB, but the kernel
-// sends no more than half a window at a time.
+// fullSegment is how many bytes of a long write a segment holds at least. Segments of a loopback interface hold 64 KiB,
+// but the kernel sends no more than half a window at a time.
 const fullSegment = 16 << 10
 
-func (s *segmentCounts) leastFor(bytes int) int {
+// atLeast is how many segments so many bytes of one write take at least.
+func (s *segmentCounter) atLeast(bytes int) int {
 	switch {
 	case bytes == 0:
 		return 0
@@ -32,32 +38,28 @@ func (s *segmentCounts) leastFor(bytes int) int {
 	return (bytes + s.full - 1) / s.full
 }
 
-// newSegments looks at the segments that came since it was called last. extra is how many they are beyond those that
-// one write a batch would explain. long: the current batch came in several, but one long write would explain it.
-func (c *stampedConn) newSegments() (extra int, long bool) {
-	now, ok := c.kernel.segments()
-	if !ok {
-		last := c.last.Load()
-		if last == nil {
-			return 0, false
-		}
-		now = *last
-	}
-	s := &c.counts
+// readAll adds bytes whose reads took all there was.
+func (s *segmentCounter) readAll(bytes int) { s.needed += s.atLeast(bytes) }
+
+// since compares the segments that came since the last look with what the bytes need. bytes were returned since a read
+// took all there was; more tells that the last read filled its buffer, so that what waits belongs to the same write.
+// surplus is how many segments there are beyond those needed. long tells that the current bytes came in several
+// segments, though one long write would explain them.
+func (s *segmentCounter) since(now segments, bytes int, more bool) (surplus int, long bool) {
 	s.full = min(now.full, fullSegment)
-	read := s.leastFor(c.arrival.bytes)
-	current, next := read, s.leastFor(now.waiting)
-	if c.filled {
-		current, next = s.leastFor(c.arrival.bytes+now.waiting), 0
+	read := s.atLeast(bytes)
+	current, next := read, s.atLeast(now.waiting)
+	if more {
+		current, next = s.atLeast(bytes+now.waiting), 0
 	}
-	count, least := now.count-s.seenCount, s.least+current+next-s.seenLeast
+	count, needed := now.count-s.seenCount, s.needed+current+next-s.seenNeeded
 	if now.waiting == 0 {
 		s.seenCount = now.count
 	} else {
-		// Nobody knows how many of the segments are those that wait. So all that need not have been read are
-		// left to the next batch: rather too many than too few.
-		s.seenCount += s.least + read - s.seenLeast
+		// Nobody knows which segments hold the bytes that wait. All that the bytes read so far do not need are left to
+		// the next batch: rather too many than too few.
+		s.seenCount += s.needed + read - s.seenNeeded
 	}
-	s.seenLeast = s.least + read
-	return count - least, current > 1 && count-(least-current) > 1
+	s.seenNeeded = s.needed + read
+	return count - needed, current > 1 && count-(needed-current) > 1
 }

@@ -240,7 +240,7 @@ func BenchmarkDraft(b *testing.B) {
 			b.SetParallelism(256)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if d := r.draft(r.lanes[0]); !d.made {
+					if d := r.prepare(r.loops[0]); !d.made {
 						b.Error("no request was made")
 					}
 				}

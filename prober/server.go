@@ -56,23 +56,24 @@ const (
 	courtesyShare = 4
 	// relistPause is when a list of models that could not be read is asked for again.
 	relistPause = 10 * time.Minute
-	// retryPause is the first pause of a backoff.
+	// retryPause is when a courtesy that failed is asked for again because probes fail; later pauses are longer.
 	retryPause = 10 * time.Second
 )
 
-// backoff spaces the attempts at a courtesy of a server whose probes fail too: 10 s after the first, twice as long after
-// each further one, and at most as long as for a server whose probes succeed.
+// backoff spaces attempts that fail: each pause is twice as long as the one before, up to 10 minutes.
 type backoff struct {
 	pause time.Duration
 	next  time.Time
 }
 
-func (b *backoff) failed(now time.Time) {
-	b.pause = min(max(retryPause, 2*b.pause), relistPause)
+// failed begins the next pause; first is the length of the first one.
+func (b *backoff) failed(now time.Time, first time.Duration) {
+	b.pause = min(max(first, 2*b.pause), relistPause)
 	b.next = now.Add(b.pause)
 }
 
-func (b *backoff) due() bool { return !time.Now().Before(b.next) }
+// due reports whether the pause is over.
+func (b *backoff) due(now time.Time) bool { return !now.Before(b.next) }
 
 // courtesy bounds what is asked around a probe.
 func courtesy(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
@@ -136,9 +137,9 @@ func (s *server) runs(w *Workload) bool {
 	return !found || time.Now().After(unfit.until)
 }
 
-// recipe is what requests of a workload are made of on one server. It is a copy, so that a request is made, which
+// requestSpec is what requests of a workload are made of on one server. It is a copy, so that a request is made, which
 // takes a millisecond for a long prompt, while nobody waits for it.
-type recipe struct {
+type requestSpec struct {
 	workload *Workload
 	model    string
 	aliases  []string
@@ -147,7 +148,7 @@ type recipe struct {
 }
 
 // request makes a request whose prompt is new.
-func (r recipe) request(salt string) (request, error) {
+func (r requestSpec) request(salt string) (request, error) {
 	req, err := r.workload.build(r.model, r.fit.draw(newRandom()), salt, r.dropped)
 	if err != nil {
 		return request{}, &failure{ReasonInternal, err}
@@ -156,8 +157,8 @@ func (r recipe) request(salt string) (request, error) {
 	return req, nil
 }
 
-// known returns the recipe of a workload; ok is false where the server must be asked first.
-func (s *server) known(w *Workload) (r recipe, ok bool) {
+// known returns the spec of a workload's requests; ok is false where the server must be asked first.
+func (s *server) known(w *Workload) (r requestSpec, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.fits[w.Name]
@@ -165,12 +166,12 @@ func (s *server) known(w *Workload) (r recipe, ok bool) {
 	if !s.asked || s.model == "" || f == nil || f.due() || unfit || s.tooLong(w) {
 		return r, false
 	}
-	return recipe{w, s.model, s.aliases, *f, s.fields.next(w, time.Now())}, true
+	return requestSpec{w, s.model, s.aliases, *f, s.fields.next(w, time.Now())}, true
 }
 
-// learnt returns the recipe of a workload, and asks the server for what is not known of it. The error has a reason
+// learnt returns the spec of a workload's requests, and asks the server for what is not known of it. The error has a reason
 // (failure), or is an unfitError.
-func (s *server) learnt(ctx context.Context, w *Workload) (recipe, error) {
+func (s *server) learnt(ctx context.Context, w *Workload) (requestSpec, error) {
 	if r, ok := s.known(w); ok {
 		return r, nil
 	}
@@ -178,14 +179,14 @@ func (s *server) learnt(ctx context.Context, w *Workload) (recipe, error) {
 	case s.asking <- struct{}{}:
 		defer func() { <-s.asking }()
 	case <-ctx.Done():
-		return recipe{}, classify(ctx, phaseRequest, ctx.Err())
+		return requestSpec{}, classify(ctx, phaseRequest, ctx.Err())
 	}
 	for { // what was learnt may be forgotten at any time
 		if r, ok := s.known(w); ok {
 			return r, nil
 		}
 		if err := s.ask(ctx, w); err != nil {
-			return recipe{}, err
+			return requestSpec{}, err
 		}
 	}
 }
@@ -250,7 +251,7 @@ func (s *server) askModel(ctx context.Context) error {
 			s.noWay = err
 		}
 		s.model, s.unlisted = model, time.Now().Add(relistPause)
-		s.relist.failed(time.Now())
+		s.relist.failed(time.Now(), retryPause)
 		s.tellLater("models", "msg", "the list of models cannot be read, so it is not known how long a request may be (max_model_len)", "err", err)
 		return nil
 	}
@@ -347,7 +348,7 @@ func (s *server) findFit(ctx context.Context, w *Workload, before *fit) (*fit, e
 		*f = *before
 		f.again = false
 	}
-	f.retry.failed(time.Now())
+	f.retry.failed(time.Now(), retryPause)
 	return f, nil
 }
 
@@ -418,7 +419,7 @@ var mayRefuse = map[Reason]bool{ReasonBadRequest: true, ReasonHTTPStatus: true, 
 
 // again returns what a request that failed is to be made of once more, nil if it is not. advice is what the
 // configuration could do about a refusal.
-func (s *server) again(req request, err error) (r *recipe, advice string) {
+func (s *server) again(req request, err error) (r *requestSpec, advice string) {
 	var f *failure
 	var refused *refusal
 	if !errors.As(err, &f) || !mayRefuse[f.reason] || !errors.As(err, &refused) {
@@ -435,11 +436,11 @@ func (s *server) again(req request, err error) (r *recipe, advice string) {
 	return &again, advice
 }
 
-// vain: a request was refused that had left out fields.
-func (s *server) vain() {
+// refusedAnyway: a request was refused that had left out fields.
+func (s *server) refusedAnyway() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fields.vain(time.Now())
+	s.fields.refusedAnyway(time.Now())
 }
 
 // accepted learns from a request that has succeeded which fields the server takes. why is the refusal that made it
@@ -451,8 +452,8 @@ func (s *server) accepted(req request, why error) {
 	if len(restored) > 0 {
 		level.Info(s.logger).Log("msg", "the server takes fields again that it had refused", "workload", req.from.workload.Name, "fields", strings.Join(restored, ","))
 	}
-	if len(left) > 0 && req.from.blind {
-		s.tellOnce("blind", "msg", "the server refuses what the prober adds to requests, sending without it; the next probes find out which field it is",
+	if len(left) > 0 && req.from.unnamed {
+		s.tellOnce("unnamed", "msg", "the server refuses what the prober adds to requests, sending without it; the next probes find out which field it is",
 			"workload", req.from.workload.Name, "fields", strings.Join(left, ","), "err", why)
 		return
 	}
@@ -512,7 +513,7 @@ func (s *server) learn(r *Result) {
 		return
 	}
 	s.untold = nil
-	if !s.unlisted.IsZero() && s.relist.due() {
+	if !s.unlisted.IsZero() && s.relist.due(time.Now()) {
 		s.asked = false
 	}
 	s.askTokenizer(r.Workload)

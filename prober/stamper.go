@@ -48,7 +48,7 @@ type batch struct {
 
 func newStamper(conn *stampedConn, history *tailDelays, readAhead bool) *stamper {
 	s := &stamper{conn: conn, kernel: conn.kernel != nil, history: history, readAhead: readAhead}
-	s.batch.number = conn.arrival.batch
+	s.batch.number = conn.times.arrival.batch
 	s.countSegments()
 	return s
 }
@@ -56,7 +56,7 @@ func newStamper(conn *stampedConn, history *tailDelays, readAhead bool) *stamper
 // event takes note of an event that was just read; more tells that something was read behind it. It returns how much
 // earlier than its stamp the event may have come, as far as is known now: what is read later may widen that.
 func (s *stamper) event(token, more bool) (early time.Duration) {
-	a, b := &s.conn.arrival, &s.batch
+	a, b := &s.conn.times.arrival, &s.batch
 	if a.batch != b.number {
 		s.nextBatch(token)
 	}
@@ -81,7 +81,7 @@ func (s *stamper) event(token, more bool) (early time.Duration) {
 
 // token adds the stamp of a token event.
 func (s *stamper) token(more bool) (early time.Duration) {
-	a := &s.conn.arrival
+	a := &s.conn.times.arrival
 	stamp := tokenStamp{at: a.at, span: a.span}
 	if !s.kernel {
 		stamp.span = 0 // nothing is known but the time of the read
@@ -112,7 +112,7 @@ func (s *stamper) nextBatch(token bool) {
 	s.splits = s.splits || s.batch.unfinished
 	s.endBatch()
 	s.notePace()
-	s.batch = batch{number: s.conn.arrival.batch, first: len(s.tokens), severalSent: several}
+	s.batch = batch{number: s.conn.times.arrival.batch, first: len(s.tokens), severalSent: several}
 }
 
 // countSegments takes note of the segments that came since it was called last.
@@ -120,7 +120,7 @@ func (s *stamper) countSegments() {
 	surplus, long := s.conn.newSegments()
 	s.batch.severalSent = s.batch.severalSent || surplus > 0 || long
 	s.batch.surplus += max(0, surplus)
-	s.counted = s.conn.arrival.read
+	s.counted = s.conn.times.arrival.read
 }
 
 // widen gives the token events of the batch their errors when another event turns out to have the same stamp: they may

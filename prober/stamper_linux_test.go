@@ -21,13 +21,13 @@ import (
 // from before the read returned, as we see it, and the stamp is right.
 func TestNoteBelievesWhatCameBeforeTheReadReturned(t *testing.T) {
 	tried := time.Now()
-	conn := &stampedConn{tried: tried.Add(-time.Second)}
+	conn := &stampedConn{times: readTimes{tried: tried.Add(-time.Second)}}
 	<-time.After(5 * time.Millisecond) // the first read was made, and then the processor was lost
 	conn.note(7, false, received{tried: tried, stamp: tried.Round(0)})
 	next := time.Now()
 	came := tried.Add(2 * time.Millisecond)
 	conn.note(7, false, received{tried: next, stamp: came.Round(0)})
-	a := conn.arrival
+	a := conn.times.arrival
 	if !a.exact || a.at.Sub(came).Abs() > 100*time.Microsecond {
 		t.Errorf("came %v after the first read was made, taken as %v: %+v", came.Sub(tried), a.at.Sub(tried), a)
 	}
@@ -75,10 +75,10 @@ func TestClocksThatDoNotBelongTogether(t *testing.T) {
 // A read that found nothing tells that what the next one returns came later.
 func TestNoteKnowsWhenNothingWasThere(t *testing.T) {
 	start := time.Now()
-	conn := &stampedConn{tried: start.Add(-time.Second)}
+	conn := &stampedConn{times: readTimes{tried: start.Add(-time.Second)}}
 	<-time.After(3 * time.Millisecond)
 	conn.note(7, false, received{tried: time.Now(), empty: start, stamp: start.Add(2 * time.Millisecond).Round(0)})
-	if a := conn.arrival; !a.exact || (a.span-2*time.Millisecond).Abs() > 100*time.Microsecond {
+	if a := conn.times.arrival; !a.exact || (a.span-2*time.Millisecond).Abs() > 100*time.Microsecond {
 		t.Errorf("%+v, want a span of 2 ms", a)
 	}
 }
@@ -98,10 +98,10 @@ func TestNoteJoinsReadsThatFillTheirBuffers(t *testing.T) {
 		{"it did, but nothing was left", true, now, 2, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			conn := &stampedConn{tried: now}
+			conn := &stampedConn{times: readTimes{tried: now}}
 			conn.note(7, c.filled, received{tried: now})
 			conn.note(3, false, received{tried: now, empty: c.empty})
-			if a := conn.arrival; a.batch != c.batch || a.bytes != c.bytes {
+			if a := conn.times.arrival; a.batch != c.batch || a.bytes != c.bytes {
 				t.Errorf("batch %d of %d bytes, want %d of %d", a.batch, a.bytes, c.batch, c.bytes)
 			}
 		})
@@ -111,8 +111,8 @@ func TestNoteJoinsReadsThatFillTheirBuffers(t *testing.T) {
 // net/http reads on until a chunk is complete before it hands on the events that are: nobody saw them before.
 func TestNoteJoinsReadsForOnePieceOfTheBody(t *testing.T) {
 	start := time.Now()
-	conn := &stampedConn{tried: start}
-	asking := &askingBody{conn: conn, body: iotest.ErrReader(io.EOF)}
+	conn := &stampedConn{times: readTimes{tried: start}}
+	asking := &bodyReader{conn: conn, body: iotest.ErrReader(io.EOF)}
 	steps := []struct {
 		asked        bool
 		after        time.Duration // the stamp, since the start
@@ -130,7 +130,7 @@ func TestNoteJoinsReadsForOnePieceOfTheBody(t *testing.T) {
 		<-time.After(time.Until(start.Add(s.after)))
 		tried := start.Add(s.after)
 		conn.note(7, false, received{tried: tried, stamp: tried.Round(0)})
-		a := conn.arrival
+		a := conn.times.arrival
 		if a.batch != s.batch || a.bytes != s.bytes || a.read != i+1 || (a.span-s.span).Abs() > 100*time.Microsecond {
 			t.Errorf("read %d: batch %d, %d bytes, span %v; want %d, %d, %v", a.read, a.batch, a.bytes, a.span, s.batch, s.bytes, s.span)
 		}
@@ -279,7 +279,7 @@ func TestRequestThatWasHeldBack(t *testing.T) {
 					<-time.After(c.delay)
 				}
 			})
-			s.armWrite()
+			s.expectRequest()
 			if _, err := io.WriteString(s, "POST /"); err != nil {
 				t.Fatal(err)
 			}

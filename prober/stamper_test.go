@@ -24,10 +24,10 @@ type reading struct {
 // stampedReadings plays readings to a new stamper, of a server that has been seen to take so long from the last token to the end.
 func stampedReadings(seen []time.Duration, readings []reading) *stamper {
 	const size = 100 // bytes of a segment
-	conn := &stampedConn{arrival: arrival{batch: 1, exact: true}}
+	conn := &stampedConn{times: readTimes{arrival: arrival{batch: 1, exact: true}}}
 	came := 1 // the headers
 	look := func(waiting int) {
-		conn.last.Store(&segments{count: came + waiting, waiting: waiting * size, full: 1448})
+		conn.segments.atClose.Store(&segments{count: came + waiting, waiting: waiting * size, full: 1448})
 	}
 	look(0)
 	s := newStamper(conn, &tailDelays{}, false)
@@ -37,13 +37,13 @@ func stampedReadings(seen []time.Duration, readings []reading) *stamper {
 	s.kernel = true
 	start := time.Now()
 	for _, r := range readings {
-		batch, bytes := conn.arrival.batch, conn.arrival.bytes
+		batch, bytes := conn.times.arrival.batch, conn.times.arrival.bytes
 		if !r.same {
-			conn.counts.least += conn.counts.leastFor(bytes)
+			conn.segments.readAll(bytes)
 			batch, bytes = batch+1, 0
 		}
-		conn.arrival = arrival{
-			batch: batch, read: conn.arrival.read + 1, bytes: bytes + size, at: start.Add(time.Duration(r.at) * time.Millisecond), exact: !r.ours,
+		conn.times.arrival = arrival{
+			batch: batch, read: conn.times.arrival.read + 1, bytes: bytes + size, at: start.Add(time.Duration(r.at) * time.Millisecond), exact: !r.ours,
 			span: time.Duration(r.span) * time.Millisecond, delay: time.Duration(r.delay) * time.Millisecond,
 		}
 		came += r.segments
@@ -226,18 +226,18 @@ func TestEarlyAsFarAsIsKnown(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := &stampedConn{}
-			conn.last.Store(&segments{full: 1448})
+			conn.segments.atClose.Store(&segments{full: 1448})
 			s := newStamper(conn, &tailDelays{}, c.ahead)
 			s.kernel = c.kernel
 			now := time.Now()
-			conn.arrival = arrival{batch: 1, read: 1, bytes: 100, at: now, span: span, exact: c.kernel}
+			conn.times.arrival = arrival{batch: 1, read: 1, bytes: 100, at: now, span: span, exact: c.kernel}
 			if c.kernel {
-				conn.last.Store(&segments{count: 2, full: 1448})
+				conn.segments.atClose.Store(&segments{count: 2, full: 1448})
 			}
 			if got := s.event(true, c.more); got != c.want {
 				t.Errorf("up to %v earlier, want %v", got, c.want)
 			}
-			conn.arrival.batch, conn.arrival.read, conn.arrival.at = 2, 2, now.Add(time.Millisecond)
+			conn.times.arrival.batch, conn.times.arrival.read, conn.times.arrival.at = 2, 2, now.Add(time.Millisecond)
 			s.event(false, false)
 			res := &Result{}
 			s.finish(res)

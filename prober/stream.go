@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// trailTimeout is how long the prober waits, after finish_reason, for usage and [DONE].
-	trailTimeout = 5 * time.Second
+	// tailTimeout is how long the prober waits, after finish_reason, for usage and [DONE].
+	tailTimeout = 5 * time.Second
 	// drainTimeout and drainBytes bound the reading after [DONE]: a connection closed with the end of the body
 	// unread shows up as an aborted request in the logs of every proxy on the way.
 	drainTimeout = 100 * time.Millisecond
@@ -51,7 +51,7 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 	res.CertExpiry = certExpiry(resp.TLS)
 	conn := x.slot.conn.Load()
 	s := &streaming{
-		res: res, obs: obs, conn: conn, sse: newSSEReader(&askingBody{conn: conn, body: resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),
+		res: res, obs: obs, conn: conn, sse: newSSEReader(&bodyReader{conn: conn, body: resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),
 		stamper: newStamper(conn, &c.tails, resp.TLS != nil), late: &c.late, stall: stall, stop: cancel, secrets: &c.secrets,
 	}
 	switch resp.StatusCode {
@@ -109,12 +109,12 @@ func (s *streaming) read(ctx context.Context) error {
 		early := s.stamper.event(token, s.sse.unfinished())
 		if token {
 			silence.atMost(s.stall) // the first token may take as long as the whole probe
-			s.answer.arrived(s.conn.arrival.at)
+			s.answer.arrived(s.conn.times.arrival.at)
 			s.obs.Token(res.Probe, res.LastToken, early)
 			cut = s.answer.tooLong()
 		}
 		if s.answer.ended() && !token {
-			silence.atMost(min(s.stall, trailTimeout))
+			silence.atMost(min(s.stall, tailTimeout))
 		}
 	}
 	res.KernelStamps, res.ReadDelay = s.conn.kernel != nil, s.stamper.readDelay
@@ -168,8 +168,8 @@ func (s *silence) due() {
 	if s.fired.IsZero() {
 		s.fired = now
 	}
-	if s.conn.pending() && now.Sub(s.fired) < settleTimeout {
-		s.timer.Reset(settleStep)
+	if s.conn.pending() && now.Sub(s.fired) < backlogTimeout {
+		s.timer.Reset(backlogPoll)
 	} else {
 		s.stop()
 	}

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// wake is an interval in which something came.
+// wake is an interval in which a segment came: not before since, and not after by.
 type wake struct{ since, by time.Time }
 
-// wakes are those of one connection, in their order. The nil pointer has none.
+// wakes are the wake-ups that a [Watch] saw for one connection, in their order. The nil pointer has none.
 type wakes struct {
 	mu   sync.Mutex
 	list []wake
 }
 
-// maxWakes bounds the memory of a connection. Streams of more segments are exact only up to there.
+// maxWakes bounds the memory of a connection. Of later segments it is not known when they came.
 const maxWakes = 1 << 14
 
 func (k *wakes) add(w wake) {
@@ -25,10 +25,10 @@ func (k *wakes) add(w wake) {
 	}
 }
 
-// first is the first that something may have come in between two moments, of which nothing waited at the earlier one.
-// A thread that is late itself tells of what came by one wake that begins too early, never too late. The earlier moments
-// of later calls must not be before that of this one: what ended before it is forgotten, so that a stream's wakes are
-// looked through once.
+// first is the first wake-up by a segment that came between two moments; at the earlier one the socket was empty. Of
+// segments that came while the watching thread itself was late there is one wake-up, whose interval holds the first.
+// The earlier moment must not be before that of the call before: older wake-ups are forgotten, so that the list is
+// gone through once.
 func (k *wakes) first(after, until time.Time) (first wake, ok bool) {
 	if k == nil {
 		return first, false

@@ -35,19 +35,19 @@ func TestWakesNarrowWhenEventsCame(t *testing.T) {
 		{"a wake of what comes later", []wake{exact(35 * ms)}, "tt", false, []time.Duration{20 * ms, 0}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			conn := &stampedConn{arrival: arrival{batch: 1, exact: true}, wakes: &wakes{list: c.wakes}}
-			conn.last.Store(&segments{count: 1, full: 1448})
+			conn := &stampedConn{times: readTimes{arrival: arrival{batch: 1, exact: true}}, wakes: &wakes{list: c.wakes}}
+			conn.segments.atClose.Store(&segments{count: 1, full: 1448})
 			s := newStamper(conn, &tailDelays{}, false)
 			s.kernel, s.splits = true, c.split
 			res := &Result{FirstToken: at(10 * ms), LastToken: at(10 * ms), AnswerToken: 1, FirstAnswer: at(30 * ms)}
 			events := strings.TrimLeft(c.events, "+/")
 			read := func(events string, segmentsMore int, more bool, came, span time.Duration) {
-				conn.counts.least += conn.counts.leastFor(conn.arrival.bytes)
-				conn.arrival = arrival{batch: conn.arrival.batch + 1, read: conn.arrival.read + 1, bytes: 100, at: at(came), exact: true, span: span}
-				conn.last.Store(&segments{count: conn.last.Load().count + segmentsMore, full: 1448})
+				conn.segments.readAll(conn.times.arrival.bytes)
+				conn.times.arrival = arrival{batch: conn.times.arrival.batch + 1, read: conn.times.arrival.read + 1, bytes: 100, at: at(came), exact: true, span: span}
+				conn.segments.atClose.Store(&segments{count: conn.segments.atClose.Load().count + segmentsMore, full: 1448})
 				for i, event := range events {
 					s.event(event == 't', more || i < len(events)-1)
-					if event == 't' && conn.arrival.batch > 2 {
+					if event == 't' && conn.times.arrival.batch > 2 {
 						res.Gaps = append(res.Gaps, at(came).Sub(res.LastToken))
 						res.LastToken = at(came)
 					}

@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch tells when bytes came on connections whose reader may be late. The kernel's stamps tell only when the newest
-// of the segments came that waited together. A thread that slept in epoll_wait(2) was woken by the first of them, and
-// how long it then waited for the processor is in /proc/self/task/TID/schedstat.
+// Watch tells when segments came on connections that are read late. Of segments that wait together the kernel keeps only
+// the time stamp of the newest. But a thread that sleeps in epoll_wait(2) is woken by the first. How long it then waits
+// for the processor (run delay) is in /proc/self/task/TID/schedstat. So the first segment came when epoll_wait returned,
+// less the growth of the run delay.
 //
-// The thread reads nothing and takes about 5 us for each segment, so only connections that need it are watched.
+// The thread reads nothing and takes about 5 us of processor time for each segment, so only connections that need it are
+// watched.
 type Watch struct {
 	poll int // epoll(7)
 	stop int // eventfd(2)
@@ -104,14 +106,14 @@ func (w *Watch) run(started chan<- bool) {
 	defer unix.Close(w.stop)
 	defer unix.Close(w.poll)
 	err := unix.EpollCtl(w.poll, unix.EPOLL_CTL_ADD, w.stop, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(w.stop)})
-	sched := openSchedule()
+	sched := openThreadStat()
 	started <- err == nil && sched != nil
 	if err != nil || sched == nil {
 		return
 	}
 	defer unix.Close(sched.fd)
 	events := make([]unix.EpollEvent, 256)
-	looked, before := time.Now(), sched.look() // what comes now came after this
+	asleep, before := time.Now(), sched.look() // what wakes the thread came after it asked to sleep
 	for {
 		asked, only := time.Now(), w.only()
 		n, err := unix.EpollWait(w.poll, events, -1)
@@ -122,11 +124,11 @@ func (w *Watch) run(started chan<- bool) {
 		if err != nil {
 			return
 		}
-		after, came := sched.look(), wake{looked, now}
-		looked = asked
+		after, came := sched.look(), wake{asleep, now} // if it did not sleep, this is all that is known
+		asleep = asked
 		if after.sleptSince(before) {
-			came = woken(now.Add(-(after.delay - before.delay)), now, only != 0 && only == w.only())
-			looked = came.since
+			came = wokenBy(now.Add(-(after.delay - before.delay)), now, only != 0 && only == w.only())
+			asleep = came.since
 		}
 		before = after
 		if !w.note(events[:n], came) {
@@ -145,21 +147,21 @@ func (w *Watch) only() int {
 	return w.changes
 }
 
-// woken is when something came on a connection that epoll_wait(2) tells of, when its thread was woken at one moment and
+// wokenBy is when a segment came on a connection of which epoll_wait(2) tells. The thread was woken at one moment and
 // given the processor at another. Of several connections, the one that woke the thread may have been read since, and
-// what is told of have come later.
-func woken(at, now time.Time, only bool) wake {
+// the segment have come later.
+func wokenBy(at, now time.Time, only bool) wake {
 	if only {
 		return wake{at.Add(-wakeSlack), at}
 	}
 	return wake{at.Add(-wakeSlack), now}
 }
 
-// wakeSlack is what it takes from the arrival of a segment until the thread has looked at the clock, the wait for the
-// processor left out. It took at most 60 us on a quiet machine.
+// wakeSlack is the time from the arrival of a segment until the thread looks at the clock, without its run delay. It was
+// at most 60 us on a quiet machine.
 const wakeSlack = 200 * time.Microsecond
 
-// note tells each connection when something came. It reports false when the thread is to stop.
+// note tells the connections of events when a segment came. It reports false when the thread is to stop.
 func (w *Watch) note(events []unix.EpollEvent, came wake) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,32 +176,34 @@ func (w *Watch) note(events []unix.EpollEvent, came wake) bool {
 	return true
 }
 
-// schedule reads how often a thread was given the processor, and how long it had waited for it (CONFIG_SCHED_INFO).
-type schedule struct {
+// threadStat reads what the scheduler counts of a thread (CONFIG_SCHED_INFO).
+type threadStat struct {
 	fd     int
 	buffer [96]byte
 }
 
-// turns are sums over the life of a thread.
-type turns struct {
-	delay             time.Duration // waited for the processor
-	given             int64         // times that it got it
-	slept, interrupts int64         // times that it gave it away (voluntary context switches), and that it was taken
-	ok                bool
+// threadCounts are sums over the life of a thread.
+type threadCounts struct {
+	delay     time.Duration // run delay: for how long it waited for the processor
+	runs      int64         // times that it was given the processor
+	sleeps    int64         // voluntary context switches
+	preempted int64         // involuntary context switches
+	ok        bool
 }
 
-// sleptSince tells that since an earlier look the thread slept once, was woken, and did nothing but wait for the processor.
-func (t turns) sleptSince(before turns) bool {
-	return t.ok && before.ok && t.given-before.given == 1 && t.slept-before.slept == 1 && t.interrupts == before.interrupts
+// sleptSince reports whether the thread has slept exactly once since an earlier look, and was not preempted: then all
+// growth of the run delay is the wait after its wake-up.
+func (t threadCounts) sleptSince(before threadCounts) bool {
+	return t.ok && before.ok && t.runs-before.runs == 1 && t.sleeps-before.sleeps == 1 && t.preempted == before.preempted
 }
 
-// openSchedule is that of the calling thread; nil where there is none.
-func openSchedule() *schedule {
+// openThreadStat is that of the calling thread; nil where the kernel has none.
+func openThreadStat() *threadStat {
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/task/%d/schedstat", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
-	s := &schedule{fd: fd}
+	s := &threadStat{fd: fd}
 	if !s.look().ok {
 		unix.Close(fd)
 		return nil
@@ -207,7 +211,7 @@ func openSchedule() *schedule {
 	return s
 }
 
-func (s *schedule) look() (t turns) {
+func (s *threadStat) look() (t threadCounts) {
 	n, err := unix.Pread(s.fd, s.buffer[:], 0)
 	if err != nil {
 		return t
@@ -222,5 +226,5 @@ func (s *schedule) look() (t turns) {
 	if err != nil || err2 != nil || count == 0 || unix.Getrusage(unix.RUSAGE_THREAD, &usage) != nil {
 		return t
 	}
-	return turns{time.Duration(delay), count, usage.Nvcsw, usage.Nivcsw, true}
+	return threadCounts{time.Duration(delay), count, usage.Nvcsw, usage.Nivcsw, true}
 }

@@ -12,7 +12,7 @@ func TestWakeOfSeveralConnectionsEndsWhenItIsSeen(t *testing.T) {
 	at := time.Now()
 	now := at.Add(20 * time.Millisecond)
 	for only, want := range map[bool]wake{true: {at.Add(-wakeSlack), at}, false: {at.Add(-wakeSlack), now}} {
-		if got := woken(at, now, only); got != want {
+		if got := wokenBy(at, now, only); got != want {
 			t.Errorf("only one watched %v: came from %v to %v, want %v to %v", only, got.since, got.by, want.since, want.by)
 		}
 	}

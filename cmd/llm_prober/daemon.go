@@ -36,7 +36,7 @@ type daemon struct {
 
 	mu      sync.Mutex // one reload at a time; guards the following
 	cfg     *config.Config
-	units   map[string]*unit
+	active  map[string]*runningTarget
 	running sync.WaitGroup
 
 	atWork atWork // has its own lock
@@ -65,16 +65,16 @@ func (w *atWork) list() []string {
 	return slices.Sorted(maps.Keys(w.names))
 }
 
-// unit is one target at work.
-type unit struct {
+// runningTarget is one target with all that runs for it.
+type runningTarget struct {
 	target  config.Target
 	probed  prober.Target
 	metrics *collector.Target
 	runner  *prober.Runner
 	relay   *relay.Relay // nil: off
 
-	abandon context.CancelFunc // ends the runner and its probes
-	blind   context.CancelFunc // ends the relay
+	stopProbes context.CancelFunc // ends the runner and abandons its probes
+	stopRelay  context.CancelFunc
 }
 
 // newDaemon starts to run a configuration; load is where reloads take theirs from. The error is that of apply.
@@ -115,11 +115,11 @@ func (d *daemon) reload() error {
 // apply replaces what runs. New targets are prepared first, since that may fail; only then anything changes.
 // A target that is the same as before goes on untouched, with its counters and its probes in flight.
 func (d *daemon) apply(cfg *config.Config) error {
-	next := make(map[string]*unit, len(cfg.Targets))
-	var fresh []*unit
+	next := make(map[string]*runningTarget, len(cfg.Targets))
+	var fresh []*runningTarget
 	var problems []error
 	for _, t := range cfg.Targets {
-		if old := d.units[t.Name]; old != nil && reflect.DeepEqual(old.target, *t) {
+		if old := d.active[t.Name]; old != nil && reflect.DeepEqual(old.target, *t) {
 			next[t.Name] = old
 			continue
 		}
@@ -146,7 +146,7 @@ func (d *daemon) apply(cfg *config.Config) error {
 		exposed = append(exposed, next[name].metrics)
 	}
 	d.targets.Set(exposed)
-	for name, old := range d.units {
+	for name, old := range d.active {
 		switch next[name] {
 		case old:
 		case nil:
@@ -159,13 +159,13 @@ func (d *daemon) apply(cfg *config.Config) error {
 	for _, u := range fresh {
 		d.start(u)
 	}
-	d.cfg, d.units = cfg, next
+	d.cfg, d.active = cfg, next
 	return nil
 }
 
-// prepare makes a unit that does not run yet.
-func (d *daemon) prepare(cfg *config.Config, t config.Target) (*unit, error) {
-	u := &unit{target: t, probed: wire.Target(t)}
+// prepare makes what is to run for a target.
+func (d *daemon) prepare(cfg *config.Config, t config.Target) (*runningTarget, error) {
+	u := &runningTarget{target: t, probed: wire.Target(t)}
 	u.metrics = collector.NewTarget(collector.TargetConfig{Name: t.Name, Labels: t.Labels, Workloads: wire.Workloads(&u.probed), SLOs: wire.SLOs(cfg.SLOs, t)})
 	options := d.options
 	options.Observer = prober.Observers{u.metrics, d.history}
@@ -185,13 +185,13 @@ func (d *daemon) prepare(cfg *config.Config, t config.Target) (*unit, error) {
 	return u, err
 }
 
-func (d *daemon) start(u *unit) {
-	probing, abandon := context.WithCancel(d.life)
-	relaying, blind := context.WithCancel(d.life)
-	u.abandon, u.blind = abandon, blind
+func (d *daemon) start(u *runningTarget) {
+	probing, stopProbes := context.WithCancel(d.life)
+	relaying, stopRelay := context.WithCancel(d.life)
+	u.stopProbes, u.stopRelay = stopProbes, stopRelay
 	d.run("probes of "+u.target.Name, func() {
 		u.runner.Run(probing)
-		abandon()
+		stopProbes()
 	})
 	if u.relay != nil {
 		d.run("relay of "+u.target.Name, func() { u.relay.Run(relaying) })
@@ -207,15 +207,15 @@ func (d *daemon) run(name string, do func()) {
 	})
 }
 
-// remove ends a unit whose target is gone: its probes in flight are nobody's.
-func (u *unit) remove() {
-	u.blind()
-	u.abandon()
+// remove ends what runs for a target that is gone: its probes in flight are nobody's.
+func (u *runningTarget) remove() {
+	u.stopRelay()
+	u.stopProbes()
 }
 
-// replace ends a unit whose target has changed. Its probes in flight go on to their end.
-func (u *unit) replace() {
-	u.blind()
+// replace ends what runs for a target that has changed. Its probes in flight go on to their end.
+func (u *runningTarget) replace() {
+	u.stopRelay()
 	u.runner.Drain()
 }
 
@@ -242,12 +242,12 @@ func (d *daemon) stopWithin(ctx context.Context) (left []string) {
 }
 
 // current returns the configuration in force and what runs for it, in the order of the file.
-func (d *daemon) current() (*config.Config, []*unit) {
+func (d *daemon) current() (*config.Config, []*runningTarget) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	units := make([]*unit, 0, len(d.units))
+	targets := make([]*runningTarget, 0, len(d.active))
 	for _, t := range d.cfg.Targets {
-		units = append(units, d.units[t.Name])
+		targets = append(targets, d.active[t.Name])
 	}
-	return d.cfg, units
+	return d.cfg, targets
 }

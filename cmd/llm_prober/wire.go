@@ -18,7 +18,7 @@ import (
 )
 
 // relayConfig is a target as the relay takes it.
-func relayConfig(t config.Target, u *unit, o prober.Options) (relay.Config, error) {
+func relayConfig(t config.Target, u *runningTarget, o prober.Options) (relay.Config, error) {
 	c, err := wire.Relay(t, o.Dial)
 	c.Registerer, c.ConstLabels, c.Logger = u.metrics.Registerer(), u.metrics.Labels(), log.With(o.Logger, "target", t.Name)
 	c.UserAgent, c.OnRestart = o.UserAgent, u.runner.WarmUp
@@ -26,7 +26,7 @@ func relayConfig(t config.Target, u *unit, o prober.Options) (relay.Config, erro
 }
 
 // shown is a target as the status page takes it.
-func shown(cfg *config.Config, u *unit) web.Target {
+func shown(cfg *config.Config, u *runningTarget) web.Target {
 	limit := web.DefaultSilenceLimit
 	for _, s := range wire.SLOs(cfg.SLOs, u.target) {
 		if s.Indicator == collector.IndicatorTTFT {
@@ -44,7 +44,7 @@ func shown(cfg *config.Config, u *unit) web.Target {
 }
 
 // serverOf is what the relay knows of a server, as the status page takes it.
-func serverOf(u *unit) (s web.Server, known bool) {
+func serverOf(u *runningTarget) (s web.Server, known bool) {
 	if u.relay == nil {
 		return s, false
 	}

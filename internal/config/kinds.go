@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +46,7 @@ func name(d *decoder, key string, n *yaml.Node) (string, bool) {
 }
 
 // enum reads one of a few words.
-func enum(words ...string) reader[string] {
+func enum(words ...string) func(*decoder, string, *yaml.Node) (string, bool) {
 	return func(d *decoder, key string, n *yaml.Node) (string, bool) {
 		s, ok := scalar(d, key, n)
 		if ok && !slices.Contains(words, s) {
@@ -57,8 +58,8 @@ func enum(words ...string) reader[string] {
 }
 
 // duration reads a Prometheus duration between least and most; most 0 is no limit.
-func duration(least, most time.Duration, why string) reader[time.Duration] {
-	return func(d *decoder, key string, n *yaml.Node) (time.Duration, bool) {
+func duration(least, most time.Duration, why string) reader {
+	return func(d *decoder, key string, n *yaml.Node) (any, bool) {
 		s, ok := scalar(d, key, n)
 		if !ok {
 			return 0, false
@@ -82,13 +83,13 @@ func duration(least, most time.Duration, why string) reader[time.Duration] {
 }
 
 // integer reads a whole number between least and most.
-func integer[V int | int64](least, most V) reader[V] {
-	return func(d *decoder, key string, n *yaml.Node) (V, bool) {
+func integer(least, most int64) reader {
+	return func(d *decoder, key string, n *yaml.Node) (any, bool) {
 		s, ok := scalar(d, key, n)
 		if !ok {
 			return 0, false
 		}
-		var v V
+		var v int64
 		if n.ShortTag() != "!!int" || n.Decode(&v) != nil {
 			d.problem(n, key, "%q is not a whole number%s", clip(s), unquote(n))
 			return 0, false
@@ -102,7 +103,7 @@ func integer[V int | int64](least, most V) reader[V] {
 }
 
 // number reads a finite number between least and most.
-func number(least, most float64) reader[float64] {
+func number(least, most float64) func(*decoder, string, *yaml.Node) (float64, bool) {
 	return func(d *decoder, key string, n *yaml.Node) (float64, bool) {
 		s, ok := scalar(d, key, n)
 		if !ok {
@@ -152,24 +153,25 @@ func shift(v float64, places int) float64 {
 	return out
 }
 
-// names reads a list of names without repetitions.
-func names(read reader[string]) reader[[]value[string]] {
-	return func(d *decoder, key string, n *yaml.Node) ([]value[string], bool) {
+// names reads a list of names without repetitions. An item with a problem is empty.
+func names(read func(*decoder, string, *yaml.Node) (string, bool)) reader {
+	return func(d *decoder, key string, n *yaml.Node) (any, bool) {
 		if n.Kind != yaml.SequenceNode {
 			d.hinted(n, key, listHint(n), "must be a list, not %s", article(n))
 			return nil, false
 		}
-		list := []value[string]{}
+		var list []string
 		seen := make(map[string]bool)
 		for i, item := range n.Content {
-			at := fmt.Sprintf("%s[%d]", key, i)
+			at := itemKey(key, i)
+			d.nodes[at] = item
 			s, ok := read(d, at, item)
 			if ok && seen[s] {
 				d.problem(item, at, "%q stands in the list already", clip(s))
-				ok = false
+				s = ""
 			}
 			seen[s] = seen[s] || ok
-			list = append(list, value[string]{v: s, at: item, bad: !ok})
+			list = append(list, s)
 		}
 		return list, true
 	}
@@ -181,49 +183,6 @@ func listHint(n *yaml.Node) string {
 		return "write [a, b]"
 	}
 	return fmt.Sprintf("did you mean [%s]?", clip(n.Value))
-}
-
-// texts returns the usable items of a list.
-func texts(list []value[string]) []string {
-	var out []string
-	for _, item := range list {
-		if !item.bad {
-			out = append(out, item.v)
-		}
-	}
-	return out
-}
-
-// entry is one section of a list of sections.
-type entry[T any] struct {
-	raw T
-	at  *yaml.Node
-	key string // such as targets[0]
-}
-
-// entries reads a list of sections. A key without a value is an empty list: so is one whose items are all
-// commented out.
-func entries[T any](fields func() []field[T]) reader[[]entry[T]] {
-	return func(d *decoder, key string, n *yaml.Node) ([]entry[T], bool) {
-		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
-			return nil, true
-		}
-		if n.Kind != yaml.SequenceNode {
-			d.problem(n, key, `must be a list, each item with "- " before it, not %s`, article(n))
-			return nil, false
-		}
-		if most := maxEntries(key); len(n.Content) > most {
-			d.problem(n, key, "has %d items, and may have at most %d", len(n.Content), most)
-			return nil, false
-		}
-		var list []entry[T]
-		for i, item := range n.Content {
-			e := entry[T]{at: item, key: fmt.Sprintf("%s[%d]", key, i)}
-			walk(d, e.key, item, fields(), &e.raw)
-			list = append(list, e)
-		}
-		return list, true
-	}
 }
 
 // labels reads the custom labels of a target.
@@ -301,7 +260,7 @@ func jsonValue(d *decoder, key string, n *yaml.Node) (any, bool) {
 	case yaml.SequenceNode:
 		list, ok := make([]any, 0, len(n.Content)), true
 		for i, item := range n.Content {
-			v, fine := jsonValue(d, fmt.Sprintf("%s[%d]", key, i), item)
+			v, fine := jsonValue(d, itemKey(key, i), item)
 			list, ok = append(list, v), ok && fine
 		}
 		return list, ok
@@ -355,4 +314,41 @@ func jsonScalar(d *decoder, key string, n *yaml.Node) (any, bool) {
 	}
 	d.problem(n, key, "has a value that JSON cannot express")
 	return nil, false
+}
+
+// fileNames are safe on every file system and need no quotes.
+var fileNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
+
+const fileNameRule = "becomes the name of a folder: at most 100 letters, digits, dots, dashes and underscores, not beginning with a dot or dash"
+
+// fileName reads a name that becomes part of the name of a folder.
+func fileName(d *decoder, key string, n *yaml.Node) (string, bool) {
+	s, ok := scalar(d, key, n)
+	if ok && !fileNames.MatchString(s) {
+		d.problem(n, key, "%s", fileNameRule)
+		return "", false
+	}
+	return s, ok
+}
+
+func rate(d *decoder, key string, n *yaml.Node) (float64, bool) {
+	v, ok := number(0, maxRate)(d, key, n)
+	if ok && v == 0 {
+		d.problem(n, key, "must be above 0")
+		return 0, false
+	}
+	return v, ok
+}
+
+// objective reads a bound on a latency; those who run the plan say which there are.
+func objective(d *decoder, key string, n *yaml.Node) (string, bool) {
+	s, ok := scalar(d, key, n)
+	if !ok || d.rules.Objective == nil {
+		return s, ok
+	}
+	if err := d.rules.Objective(s); err != nil {
+		d.problem(n, key, "%s", err)
+		return "", false
+	}
+	return s, true
 }

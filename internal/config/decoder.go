@@ -20,7 +20,7 @@ type decoder struct {
 	files     []namedFile
 	plansMade int
 	base      DefaultValues         // what sections inherit
-	lax       []string              // required keys that may be left out nevertheless
+	optional  []string              // required keys that may be left out nevertheless
 	nodes     map[string]*yaml.Node // of the keys and items that were given, by their path
 	rules     ExperimentRules       // of a plan
 	stored    func(key string) bool // whether the value of a key is stored with results; nil: none is
@@ -37,27 +37,25 @@ func (d *decoder) at(key string) *yaml.Node { return d.nodes[key] }
 // ok reports whether key was given a value that can be used.
 func (d *decoder) ok(key string) bool { return d.nodes[key] != nil && !d.bad[key] }
 
-// wrong reports that the value of key does not fit others, where it stands or, if it was left out, at its section.
-func (d *decoder) wrong(key, hint, format string, args ...any) {
+// problemAt reports that the value of key does not fit others, where it stands or, if it was left out, at its section.
+func (d *decoder) problemAt(key, hint, format string, args ...any) {
 	d.hinted(d.nearest(key), key, hint, format, args...)
 }
 
 // nearest returns where key or, if it was left out, the section around it stands; nil for the file as a whole.
 func (d *decoder) nearest(key string) *yaml.Node {
-	n := d.nodes[key]
-	for end := len(key); n == nil && end > 0; n = d.nodes[key[:end]] {
-		end = strings.LastIndexAny(key[:end], ".[")
-		if end < 0 {
-			break
+	for end := len(key); end > 0; end = strings.LastIndexAny(key[:end], ".[") {
+		if n := d.nodes[key[:end]]; n != nil {
+			return n
 		}
 	}
-	return n
+	return nil
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 // field reads the value n of a key of a section into v.
-func (d *decoder) field(key string, n *yaml.Node, f field, v reflect.Value) {
+func (d *decoder) field(key string, n *yaml.Node, f *field, v reflect.Value) {
 	k := d.kinds[f.kind]
 	if k.hide != nil && d.stored != nil && d.stored(key) {
 		hidden := clone(n)
@@ -71,8 +69,8 @@ func (d *decoder) field(key string, n *yaml.Node, f field, v reflect.Value) {
 		d.value(key, n, v)
 		return
 	}
-	x, ok := k.read(d, key, n)
-	if !ok {
+	x := k.read(d, key, n)
+	if d.bad[key] {
 		return
 	}
 	if v.Kind() == reflect.Pointer {
@@ -85,27 +83,23 @@ func (d *decoder) field(key string, n *yaml.Node, f field, v reflect.Value) {
 // value reads n into v by its Go type. It goes on after a problem.
 func (d *decoder) value(key string, n *yaml.Node, v reflect.Value) {
 	t := v.Type()
-	if p, ok := v.Addr().Interface().(presetter); ok {
-		p.preset(&d.base)
+	if p, ok := v.Addr().Interface().(defaulter); ok {
+		p.setDefaults(&d.base)
 	}
 	switch {
-	case t == reflect.TypeFor[promconfig.URL]():
-		d.proxyURL(key, n)
-	case t == reflect.TypeFor[promconfig.TLSVersion]():
-		enum("TLS10", "TLS11", "TLS12", "TLS13")(d, key, n)
 	case v.Kind() == reflect.Pointer:
 		if v.IsNil() {
 			v.Set(reflect.New(t.Elem()))
 		}
 		d.value(key, n, v.Elem())
-	case readsItself(t):
+	case d.shape(t).unmarshals:
 		d.foreign(key, n, v)
 	case v.Kind() == reflect.Struct, v.Kind() == reflect.Map:
 		d.mapping(key, n, v)
 	case v.Kind() == reflect.Slice:
 		d.list(key, n, v)
 	case v.Kind() == reflect.Interface:
-		if x, ok := jsonValue(d, key, n); ok && x != nil {
+		if x := jsonValue(d, key, n); x != nil {
 			v.Set(reflect.ValueOf(x))
 		}
 	default:
@@ -115,9 +109,9 @@ func (d *decoder) value(key string, n *yaml.Node, v reflect.Value) {
 
 // single reads a text, a truth value or a number of another package's type.
 func (d *decoder) single(key string, n *yaml.Node, v reflect.Value) {
-	s, ok := scalar(d, key, n)
+	s := scalar(d, key, n)
 	switch {
-	case !ok:
+	case d.bad[key]:
 	case v.Kind() == reflect.String:
 		v.SetString(s)
 	case v.Kind() == reflect.Bool && n.ShortTag() != "!!bool":
@@ -152,57 +146,72 @@ func (d *decoder) list(key string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// mapping reads the keys of a section or map.
+// mapping reads the keys of a section or map. It reports keys that are unknown or missing.
 func (d *decoder) mapping(key string, n *yaml.Node, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		d.problem(n, key, "must be a mapping of keys to values, not %s", article(n))
 		return
 	}
 	shape := d.shape(v.Type())
-	given := d.given(key, n, shape)
-	for _, f := range shape.fields {
-		at, child := join(key, f.key), given[f.key]
-		if child == nil {
-			if f.required && !slices.Contains(d.lax, at) {
-				d.problem(n, at, "is missing")
-			}
-			continue
+	given := make([]*yaml.Node, len(shape.fields))
+	d.keys(key, n, func(at string, name, child *yaml.Node) {
+		i, known := shape.index[name.Value]
+		switch {
+		case known:
+			given[i] = child
+		case shape.rest != nil:
+			d.freeKey(at, name.Value, child, v, shape.rest)
+		case len(d.problems) < maxHinted:
+			d.hinted(name, at, d.keyHint(name.Value, shape.keys()), "unknown key")
+		default:
+			d.problem(name, at, "unknown key")
 		}
-		d.nodes[at] = child
-		d.field(at, child, f, v.FieldByIndex(f.index))
+	})
+	for i := range shape.fields { // not in the order of the file: a section inherits from one above it
+		f := &shape.fields[i]
+		at := key + "." + f.key
+		if key == "" {
+			at = f.key
+		}
+		if child := given[i]; child != nil {
+			d.nodes[at] = child
+			d.field(at, child, f, v.FieldByIndex(f.index))
+		} else if f.required && !slices.Contains(d.optional, at) {
+			d.problem(n, at, "is missing")
+		}
 	}
 }
 
-// given returns the values in mapping n by their keys. It reports keys that are unknown, and reads those whose names
-// are free.
-func (d *decoder) given(key string, n *yaml.Node, shape *shape) map[string]*yaml.Node {
-	first, given := make(map[string]*yaml.Node), make(map[string]*yaml.Node)
+// freeKey reads the value of a key whose name is free. What a struct takes in beside its fields it reads itself.
+func (d *decoder) freeKey(key, name string, n *yaml.Node, v reflect.Value, t reflect.Type) {
+	elem := reflect.New(t).Elem()
+	d.field(key, n, &field{}, elem)
+	if v.Kind() != reflect.Map {
+		return
+	}
+	if v.IsNil() {
+		v.Set(reflect.MakeMap(v.Type()))
+	}
+	v.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), elem)
+}
+
+// keys calls visit for each key of mapping n. It reports keys that are no plain text or stand there a second time.
+func (d *decoder) keys(path string, n *yaml.Node, visit func(key string, name, n *yaml.Node)) {
+	first := make(map[string]*yaml.Node)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, child := n.Content[i], n.Content[i+1]
-		if d.repeated(key, name, first) {
+		if name.Kind != yaml.ScalarNode {
+			d.report(name, path, "", "a key must be plain text, not %s", article(name))
 			continue
 		}
-		switch known := slices.ContainsFunc(shape.fields, func(f field) bool { return f.key == name.Value }); {
-		case known:
-			given[name.Value] = child
-		case shape.rest != nil:
-			d.field(join(key, name.Value), child, field{}, reflect.New(shape.rest).Elem())
-		default:
-			hint := ""
-			if len(d.problems) < maxHinted {
-				hint = d.keyHint(name.Value, shape.keys())
-			}
-			d.hinted(name, join(key, name.Value), hint, "unknown key")
+		key := join(path, name.Value)
+		if before := first[name.Value]; before != nil {
+			d.report(name, key, "", "duplicate key, first on line %d", before.Line)
+			continue
 		}
+		first[name.Value] = name
+		visit(key, name, child)
 	}
-	return given
-}
-
-// readsItself reports whether a type has a way of its own of being read: most of those of Prometheus do.
-func readsItself(t reflect.Type) bool {
-	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[yaml.Unmarshaler]()) ||
-		p.Implements(reflect.TypeFor[interface{ UnmarshalYAML(func(any) error) error }]())
 }
 
 // foreign reads a value whose type reads itself. First a copy is read by the type's tags: the type itself would stop at
@@ -210,6 +219,10 @@ func readsItself(t reflect.Type) bool {
 func (d *decoder) foreign(key string, n *yaml.Node, v reflect.Value) {
 	before := d.count()
 	switch {
+	case v.Type() == reflect.TypeFor[promconfig.URL]():
+		d.proxyURL(key, n)
+	case v.Type() == reflect.TypeFor[promconfig.TLSVersion]():
+		enum("TLS10", "TLS11", "TLS12", "TLS13")(d, key, n)
 	case v.Kind() == reflect.Struct && len(d.shape(v.Type()).fields) > 0:
 		d.mapping(key, n, reflect.New(v.Type()).Elem())
 	case v.Kind() == reflect.String:
@@ -223,7 +236,7 @@ func (d *decoder) foreign(key string, n *yaml.Node, v reflect.Value) {
 	case errors.As(err, &kind):
 		d.problem(n, key, "cannot be read as a %s", v.Type())
 	case err != nil:
-		d.problem(ruleNode(n, err.Error()), key, "%s", err)
+		d.problem(ruleNode(n, err.Error()), key, "%s", strings.Join(strings.Fields(err.Error()), " "))
 	}
 }
 
@@ -241,20 +254,6 @@ func ruleNode(n *yaml.Node, msg string) *yaml.Node {
 		}
 	}
 	return n
-}
-
-// repeated reports a key that is no plain text or stands in its mapping a second time; first remembers.
-func (d *decoder) repeated(path string, name *yaml.Node, first map[string]*yaml.Node) bool {
-	if name.Kind != yaml.ScalarNode {
-		d.problem(name, path, "a key must be plain text, not %s", article(name))
-		return true
-	}
-	if before := first[name.Value]; before != nil {
-		d.problem(name, join(path, name.Value), "duplicate key, first on line %d", before.Line)
-		return true
-	}
-	first[name.Value] = name
-	return false
 }
 
 // each calls visit for everything below n: the values of keys, with the nodes of their names, and items, with none.

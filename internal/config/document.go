@@ -50,7 +50,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 		return nil
 	}
 	if root.Kind != yaml.MappingNode {
-		d.whole(root.Line, "must be a mapping with the keys %s, not %s", strings.Join(d.top().keys(), ", "), article(root))
+		d.whole(root.Line, "must be a mapping with the keys %s, not %s", strings.Join(d.keysOf(d.sections()[0]), ", "), article(root))
 		return nil
 	}
 	return root

@@ -13,16 +13,16 @@ import (
 // Experiment is a finite experiment: what a plan file says. Its target and its workload are written as those of the
 // daemon's configuration. The reference is docs/sweep.md.
 type Experiment struct {
-	Name         string
-	Target       *Target // its one plan runs Workload; nil where rules let it be left out
-	Workload     *Workload
-	Warmup       int           // requests before each level that measure nothing
-	Timeout      time.Duration // of one request
-	StallTimeout time.Duration
-	Settle       time.Duration // bounds the wait for the server's queue to drain after a level
-	Seed         int64         // of Poisson arrivals
-	SLOs         []string      // such as ttft_p95=1s
-	Levels       []ExperimentLevel
+	Name         string            `yaml:"name" kind:"folder"`
+	Target       *Target           `yaml:"target"` // its one plan runs Workload; nil where rules let it be left out
+	Workload     *Workload         `yaml:"workload" doc:"<workload>" default:"chat-512-128"`
+	Warmup       int               `yaml:"warmup" kind:"warmup"`        // requests before each level that measure nothing
+	Timeout      time.Duration     `yaml:"timeout" kind:"plan_timeout"` // of one request
+	StallTimeout time.Duration     `yaml:"stall_timeout" kind:"plan_timeout"`
+	Settle       time.Duration     `yaml:"settle" kind:"settle"`             // bounds the wait for the server's queue to drain after a level
+	Seed         int64             `yaml:"seed" kind:"plan_seed"`            // of Poisson arrivals
+	SLOs         []string          `yaml:"slos,omitempty" kind:"objectives"` // such as ttft_p95=1s
+	Levels       []ExperimentLevel `yaml:"levels,flow" doc:"[<level>, ...]" required:"true"`
 }
 
 // ExperimentLevel is one load of a plan. Either Concurrency or Rate is above 0.
@@ -39,20 +39,15 @@ type ExperimentLevel struct {
 
 // ExperimentDefaults is every value that a plan may leave out, beside those of its target and workload.
 type ExperimentDefaults struct {
-	Name         string
-	Warmup       int
-	Timeout      time.Duration
-	StallTimeout time.Duration
-	Settle       time.Duration
-	Seed         int64
-	Arrival      string
+	Experiment
+	Arrival string // of a level
 }
 
 // DefaultExperiment returns the value of each key that a plan leaves out.
 func DefaultExperiment() ExperimentDefaults {
 	return ExperimentDefaults{
-		Name: "sweep", Warmup: 5, Timeout: 5 * time.Minute, StallTimeout: time.Minute, Settle: 5 * time.Minute, Seed: 42,
-		Arrival: "poisson",
+		Experiment: Experiment{Name: "sweep", Warmup: 5, Timeout: 5 * time.Minute, StallTimeout: time.Minute, Settle: 5 * time.Minute, Seed: 42},
+		Arrival:    "poisson",
 	}
 }
 
@@ -101,7 +96,7 @@ func ExperimentOf(settings []Setting, rules ExperimentRules) (*Experiment, error
 // plan is that of the probe. Unlike a plan it is not stored, so that it may hold secrets.
 func ProbeOf(settings []Setting, from *Choice) (*Target, error) {
 	d := planDecoder(ExperimentRules{From: from}, false)
-	d.lax = append(d.lax, "levels")
+	d.optional = append(d.optional, "levels")
 	p, err := d.finishPlan(d.settings(settings))
 	if err != nil {
 		return nil, err
@@ -114,10 +109,10 @@ func planDecoder(rules ExperimentRules, stored bool) *decoder {
 	d := newDecoder()
 	d.schema, d.rules = newSchema(true), rules
 	if rules.Virtual || rules.From != nil {
-		d.lax = []string{"target"}
+		d.optional = []string{"target"}
 	}
 	if rules.From != nil {
-		d.lax = append(d.lax, "target.url")
+		d.optional = append(d.optional, "target.url")
 	}
 	d.stored = func(key string) bool {
 		return stored && (rules.From == nil || !strings.HasPrefix(key, "target.")) // else it is not used, or comes from flags that hold none
@@ -144,19 +139,16 @@ func (d *decoder) finishPlan(root *yaml.Node) (*Experiment, error) {
 
 // experiment makes the effective plan.
 func (d *decoder) experiment(s *planSections) *Experiment {
-	w := d.workload("workload", s.Workload)
-	p := &Experiment{
-		Name: s.Name, Workload: w, Warmup: s.Warmup, Timeout: s.Timeout, StallTimeout: s.StallTimeout,
-		Settle: s.Settle, Seed: s.Seed, SLOs: s.SLOs, Levels: s.Levels,
-	}
-	p.Target = d.planTarget(s.Target, w, s.Warmup)
-	if d.ok("levels") && len(s.Levels) == 0 {
-		d.wrong("levels", "", "lists no level: nothing would be run")
+	p := s.Experiment
+	p.Workload = d.workload("workload", *s.Workload)
+	p.Target = d.planTarget(s.Target, p.Workload, p.Warmup)
+	if d.ok("levels") && len(p.Levels) == 0 {
+		d.problemAt("levels", "", "lists no level: nothing would be run")
 	}
 	for i := range p.Levels {
-		d.level(itemKey("levels", i), &p.Levels[i], w)
+		d.level(itemKey("levels", i), &p.Levels[i], p.Workload)
 	}
-	return p
+	return &p
 }
 
 // planTarget makes the effective target: the plan's own, or that of a configuration file with the flags on top.
@@ -193,30 +185,30 @@ func (d *decoder) level(key string, l *ExperimentLevel, w *Workload) {
 	closed := given("concurrency")
 	switch {
 	case !closed && !given("rate"):
-		d.wrong(key, "", "needs concurrency, for a closed loop, or rate, for an open one")
+		d.problemAt(key, "", "needs concurrency, for a closed loop, or rate, for an open one")
 	case closed && given("rate"):
-		d.wrong(key+".rate", "", "a level has concurrency or rate, not both")
+		d.problemAt(key+".rate", "", "a level has concurrency or rate, not both")
 	case closed && given("arrival"):
-		d.wrong(key+".arrival", "", "belongs to a level with rate")
+		d.problemAt(key+".arrival", "", "belongs to a level with rate")
 	case closed && given("max_in_flight"):
-		d.wrong(key+".max_in_flight", "", "belongs to a level with rate")
+		d.problemAt(key+".max_in_flight", "", "belongs to a level with rate")
 	}
 	if !closed {
 		l.Arrival = cmp.Or(l.Arrival, DefaultExperiment().Arrival)
 	}
 	if !given("requests") && !given("duration") {
-		d.wrong(key, "", "needs requests or duration, or it would not end")
+		d.problemAt(key, "", "needs requests or duration, or it would not end")
 	}
 }
 
 // leaks reports where n and its redacted copy differ.
 func (d *decoder) leaks(key string, n, hidden *yaml.Node) {
 	if strings.Contains(n.Value, secret) || strings.Contains(n.Value, url.PathEscape(secret)) {
-		d.tell(n, key, "run the plan with --config.file and --target, or name a file that holds it", "was a secret of a configuration file, which is not stored with a plan")
+		d.report(n, key, "run the plan with --config.file and --target, or name a file that holds it", "was a secret of a configuration file, which is not stored with a plan")
 		return
 	}
 	if n.Value != hidden.Value {
-		d.tell(n, key, "name a file that holds it: http_client_config has credentials_file, password_file, key_file and, for a header, files", "a secret has no place in a plan, which is stored with its results")
+		d.report(n, key, "name a file that holds it: http_client_config has credentials_file, password_file, key_file and, for a header, files", "a secret has no place in a plan, which is stored with its results")
 		return
 	}
 	for i := range n.Content {

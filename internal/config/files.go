@@ -21,6 +21,20 @@ type namedFile struct {
 	path string
 }
 
+// Warnings returns what is legal but probably not what was meant, one line each, with its place in the file
+// where it has one. Files that the configuration names are looked at now, because they may come and go
+// while it holds.
+func (c *Config) Warnings() []string {
+	var out []string
+	for _, p := range c.doubts {
+		out = append(out, p.String())
+	}
+	for _, p := range c.fileDoubts() {
+		out = append(out, p.String())
+	}
+	return out
+}
+
 // filesOf notes the files that the HTTP client n of key names, relative to dir: each value whose key says so.
 func (d *decoder) filesOf(n *yaml.Node, key, dir string) {
 	each(n, key, func(key string, _, n *yaml.Node) {

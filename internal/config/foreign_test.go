@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -34,10 +35,12 @@ type (
 		Source model.LabelName `yaml:"source"`
 		Regex  foreignPattern  `yaml:"regex"`
 	}
-	foreignPattern struct{ text string }
+	foreignPattern struct{ *regexp.Regexp }
 	foreignGroup   struct {
-		Name string       `yaml:"name" kind:"name" required:"true"`
-		SD   []*foreignSD `yaml:"some_sd_configs,omitempty" doc:"[<some_sd_config>, ...]"`
+		Name   string              `yaml:"name" kind:"name" required:"true"`
+		Proxy  promconfig.URL      `yaml:"proxy"`
+		Params map[string][]string `yaml:"params"`
+		SD     []*foreignSD        `yaml:"some_sd_configs,omitempty" doc:"[<some_sd_config>, ...]"`
 	}
 )
 
@@ -64,13 +67,9 @@ func (r *foreignRole) UnmarshalYAML(unmarshal func(any) error) error {
 }
 
 func (p *foreignPattern) UnmarshalYAML(n *yaml.Node) error {
-	if err := n.Decode(&p.text); err != nil {
-		return err
-	}
-	if p.text == "(" {
-		return errors.New("missing closing )")
-	}
-	return nil
+	re, err := regexp.Compile(n.Value)
+	p.Regexp = re
+	return err
 }
 
 func readForeign(t *testing.T, text string) (g foreignGroup, told []string) {
@@ -91,6 +90,8 @@ func readForeign(t *testing.T, text string) (g foreignGroup, told []string) {
 func TestForeignSectionReadsItself(t *testing.T) {
 	g, told := readForeign(t, `
 name: a
+proxy: http://p:3128
+params: {module: [x, y]}
 some_sd_configs:
   - url: http://h/targets
     refresh_interval: 5m
@@ -104,8 +105,11 @@ some_sd_configs:
 	if told != nil || len(g.SD) != 2 {
 		t.Fatalf("%d sections, %q", len(g.SD), told)
 	}
+	if g.Proxy.Host != "p:3128" || !slices.Equal(g.Params["module"], []string{"x", "y"}) {
+		t.Errorf("%+v", g)
+	}
 	c := g.SD[0]
-	if c.URL != "http://h/targets" || time.Duration(c.Refresh) != 5*time.Minute || c.Port != 80 || c.Role != "pod" || c.Relabel[0].Regex.text != "a.*" ||
+	if c.URL != "http://h/targets" || time.Duration(c.Refresh) != 5*time.Minute || c.Port != 80 || c.Role != "pod" || c.Relabel[0].Regex.String() != "a.*" ||
 		c.HTTP.BasicAuth.Username != "u" || !c.HTTP.FollowRedirects || !c.Selected.Own || !slices.Equal(c.Selected.Names, []string{"x", "y"}) {
 		t.Errorf("%+v", c)
 	}
@@ -116,7 +120,7 @@ some_sd_configs:
 
 func TestForeignProblemsHaveLines(t *testing.T) {
 	_, told := readForeign(t, `
-name: a
+params: {a: x}
 some_sd_configs:
   - port: 80
   - ur: http://h
@@ -134,12 +138,14 @@ some_sd_configs:
   - http://h
 `)
 	want := []string{
+		"config.yml:2: name: is missing",
+		"config.yml:2: params.a: must be a list, not a single value (did you mean [x]?)",
 		"config.yml:4: some_sd_configs[0]: url is missing",
 		`config.yml:5: some_sd_configs[1].ur: unknown key (did you mean "url"?)`,
 		`config.yml:6: some_sd_configs[1].refresh_interval: not a valid duration string: "soon"`,
 		`config.yml:7: some_sd_configs[1].port: "many" is not a whole number`,
 		`config.yml:8: some_sd_configs[1].role: unknown role "prod"`,
-		`config.yml:11: some_sd_configs[1].relabel_configs[0].regex: missing closing )`,
+		`config.yml:11: some_sd_configs[1].relabel_configs[0].regex: error parsing regexp: missing closing ): ` + "`(`",
 		`config.yml:12: some_sd_configs[1].relabel_configs[1].source: duplicate key, first on line 12`,
 		`config.yml:14: some_sd_configs[1].basic_auth.usernam: unknown key (did you mean "username"?)`,
 		`config.yml:15: some_sd_configs[1].namespaces.own: must be true or false`,

@@ -30,7 +30,7 @@ func (s *schema) keyHint(key string, allowed []string) string {
 // homes returns the names of the sections that have a key.
 func (s *schema) homes(key string) (homes []string) {
 	for _, sec := range s.sections() {
-		if slices.ContainsFunc(sec.keys, func(k keyDoc) bool { return k.key == key }) {
+		if slices.Contains(s.keysOf(sec), key) {
 			homes = append(homes, sec.name)
 		}
 	}

@@ -11,18 +11,17 @@ import (
 )
 
 // httpClient reads an HTTPClientConfig of prometheus/common, the section that every Prometheus user knows.
-func httpClient(d *decoder, key string, n *yaml.Node) (c promconfig.HTTPClientConfig, ok bool) {
+func httpClient(d *decoder, key string, n *yaml.Node) (c promconfig.HTTPClientConfig) {
 	if isNull(n) {
-		return c, true
+		return c
 	}
-	before := d.count()
 	d.value(key, n, reflect.ValueOf(&c).Elem())
 	each(n, key, d.clientRules)
 	c.SetDirectory(filepath.Dir(d.file))
 	d.filesOf(n, key, filepath.Dir(d.file))
 	// The library's defaults are for clients that scrape.
 	c.FollowRedirects, c.EnableHTTP2 = false, false
-	return c, d.count() == before
+	return c
 }
 
 // refusals returns the settings of an HTTP client that a probe cannot have, with the reason.
@@ -60,11 +59,8 @@ func (d *decoder) clientRules(key string, name, n *yaml.Node) {
 
 // proxyURL reports what is no address of a proxy or of a server of tokens.
 func (d *decoder) proxyURL(key string, n *yaml.Node) {
-	s, ok := scalar(d, key, n)
-	if !ok || s == "" {
-		return
-	}
-	if _, msg, hint := parseURL(s, "http", "https", "socks5", "socks5h"); msg != "" {
+	s := scalar(d, key, n)
+	if _, msg, hint := parseURL(s, "http", "https", "socks5", "socks5h"); s != "" && msg != "" {
 		d.hinted(n, key, hint, "%s", msg)
 	}
 }

@@ -60,10 +60,7 @@ func written(named bool, value string) *string {
 // YAML returns the plan as a file that says the same, from whatever folder it is run: names of files are absolute.
 // It holds no secrets: a plan has none, and those of a target that came from a configuration file are left out.
 func (p *Experiment) YAML() ([]byte, error) {
-	s := planSections{
-		Name: p.Name, Workload: *p.Workload, Warmup: p.Warmup, Timeout: p.Timeout, StallTimeout: p.StallTimeout,
-		Settle: p.Settle, Seed: p.Seed, SLOs: p.SLOs, Levels: p.Levels,
-	}
+	s := planSections{Experiment: *p}
 	if p.Target != nil {
 		here, err := filepath.Abs(".")
 		if err != nil {
@@ -81,14 +78,14 @@ func (s *schema) page(sections any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	if err := enc.Encode(s.write(reflect.ValueOf(sections), field{})); err != nil {
+	if err := enc.Encode(s.write(reflect.ValueOf(sections), &field{})); err != nil {
 		return nil, fmt.Errorf("writing YAML: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
 // write returns the value v of a key as it would have to be written, without secrets.
-func (s *schema) write(v reflect.Value, f field) *yaml.Node {
+func (s *schema) write(v reflect.Value, f *field) *yaml.Node {
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
 	}
@@ -98,7 +95,7 @@ func (s *schema) write(v reflect.Value, f field) *yaml.Node {
 	case f.kind == "" && v.Kind() == reflect.Slice:
 		list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		for i := range v.Len() {
-			item := s.write(v.Index(i), field{})
+			item := s.write(v.Index(i), &field{})
 			if f.flow {
 				item.Style = yaml.FlowStyle
 			}
@@ -130,7 +127,9 @@ func (s *schema) write(v reflect.Value, f field) *yaml.Node {
 
 func (s *schema) writeSection(v reflect.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	for _, f := range s.shape(v.Type()).fields {
+	shape := s.shape(v.Type())
+	for i := range shape.fields {
+		f := &shape.fields[i]
 		value := v.FieldByIndex(f.index)
 		empty := value.IsZero() || slices.Contains([]reflect.Kind{reflect.Slice, reflect.Map}, value.Kind()) && value.Len() == 0
 		if !f.omitEmpty || !empty {

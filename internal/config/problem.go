@@ -98,14 +98,14 @@ func (c *collector) problem(n *yaml.Node, key, format string, args ...any) {
 // hinted reports that the value n of key is wrong, and what to write instead.
 func (c *collector) hinted(n *yaml.Node, key, hint, format string, args ...any) {
 	c.bad[key] = true
+	c.report(n, key, hint, format, args...)
+}
+
+// report tells a problem with key whose value can be used nevertheless.
+func (c *collector) report(n *yaml.Node, key, hint, format string, args ...any) {
 	for end := len(key); end > 0 && !c.broken[key[:end]]; end = strings.LastIndexAny(key[:end], ".[") {
 		c.broken[key[:end]] = true
 	}
-	c.tell(n, key, hint, format, args...)
-}
-
-// tell reports a problem with key whose value can be used nevertheless.
-func (c *collector) tell(n *yaml.Node, key, hint, format string, args ...any) {
 	if len(c.problems) >= maxProblems {
 		c.untold++
 		return

@@ -25,7 +25,7 @@ func Quick(o QuickOptions) (*Config, error) {
 	d := newDecoder()
 	if len(o.URLs) == 0 {
 		d.problem(nil, "--target.url", "is missing")
-		d.lax = []string{"targets"}
+		d.optional = []string{"targets"}
 	}
 	var settings []Setting
 	add := func(set bool, key, flag, value string, text bool) {

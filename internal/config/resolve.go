@@ -52,7 +52,7 @@ func (d *decoder) workload(key string, w Workload) *Workload {
 	}
 	for i, field := range w.DropFields {
 		if _, set := w.ExtraBody[field]; set && field != "" && d.at(key+".extra_body") != nil {
-			d.wrong(itemKey(key+".drop_fields", i), "", "%q is set in extra_body of the same workload", field)
+			d.problemAt(itemKey(key+".drop_fields", i), "", "%q is set in extra_body of the same workload", field)
 		}
 	}
 	const thinking = "chat_template_kwargs"
@@ -77,7 +77,7 @@ func (d *decoder) workloads(written []Workload) []*Workload {
 		return []*Workload{d.workload("", d.base.Workload)}
 	}
 	if d.ok("workloads") && len(written) == 0 {
-		d.wrong("workloads", "", "lists no workload: leave the key out for %s", d.workload("", d.base.Workload).Name)
+		d.problemAt("workloads", "", "lists no workload: leave the key out for %s", d.workload("", d.base.Workload).Name)
 	}
 	var list []*Workload
 	seen := make(map[string]string)
@@ -92,7 +92,7 @@ func (d *decoder) workloads(written []Workload) []*Workload {
 // unique reports a name that an entry before the one at key has; seen remembers.
 func (d *decoder) unique(seen map[string]string, name, key, hint string) {
 	if first, ok := seen[name]; ok {
-		d.wrong(key+".name", hint, "%q is the name of %s already", clip(name), d.same(first, ".name"))
+		d.problemAt(key+".name", hint, "%q is the name of %s already", clip(name), d.same(first, ".name"))
 		return
 	}
 	seen[name] = key
@@ -117,7 +117,7 @@ func (d *decoder) targets(written []target, workloads []*Workload) []*Target {
 			twin := slices.IndexFunc(there, func(j int) bool { return sameRequests(t, list[j]) })
 			twins[place] = append(twins[place], i)
 			if twin >= 0 {
-				d.wrong(key+".url", "", "sends the same requests as %s", d.same(itemKey("targets", there[twin]), ".url"))
+				d.problemAt(key+".url", "", "sends the same requests as %s", d.same(itemKey("targets", there[twin]), ".url"))
 				continue // of the same name too, if they have none of their own
 			}
 		}
@@ -159,7 +159,7 @@ func (d *decoder) target(key string, s *target, workloads []*Workload) *Target {
 	}
 	u, user, msg, hint := baseURL(s.URL)
 	if msg != "" {
-		d.wrong(key+".url", hint, "%s", msg)
+		d.problemAt(key+".url", hint, "%s", msg)
 		return t
 	}
 	root, apiPath := splitAPI(u)
@@ -173,14 +173,14 @@ func (d *decoder) target(key string, s *target, workloads []*Workload) *Target {
 	t.Name = cmp.Or(t.Name, hostPort(root))
 	d.userinfo(key, t, user)
 	if proxy := s.Client.ProxyConfig; t.Host != "" && root.Scheme == "http" && (proxy.ProxyFromEnvironment || proxy.ProxyURL.URL != nil) {
-		d.wrong(key+".host", "", "cannot go with a proxy for http://: the proxy would be asked for this host in place of that of url")
+		d.problemAt(key+".host", "", "cannot go with a proxy for http://: the proxy would be asked for this host in place of that of url")
 	}
 	d.proxyDoubts(key+".http_client_config", t)
 	t.MetricsURL = d.page(key+".metrics_url", s.MetricsURL, root, "metrics")
 	if t.MetricsURL != "" {
 		t.HealthURL = d.page(key+".health_url", s.HealthURL, root, "health")
 	} else if s.HealthURL != nil && *s.HealthURL != "" {
-		d.wrong(key+".health_url", "", `needs the relay, which metrics_url: "" switches off`)
+		d.problemAt(key+".health_url", "", `needs the relay, which metrics_url: "" switches off`)
 	}
 	return t
 }
@@ -213,7 +213,7 @@ func (d *decoder) userinfo(key string, t *Target, user *url.Userinfo) {
 	}
 	client := &t.HTTPClientConfig
 	if client.BasicAuth != nil || client.Authorization != nil || client.OAuth2 != nil {
-		d.wrong(key+".url", "", "has user information, but http_client_config has credentials too")
+		d.problemAt(key+".url", "", "has user information, but http_client_config has credentials too")
 		return
 	}
 	password, _ := user.Password() // none: an empty one
@@ -230,9 +230,9 @@ func (d *decoder) page(key string, set *string, base *url.URL, name string) stri
 	}
 	page, msg, hint := pageURL(*set)
 	if msg != "" {
-		d.wrong(key, hint, "%s", msg)
+		d.problemAt(key, hint, "%s", msg)
 	}
-	return page
+	return cmp.Or(page, *set) // if it is no good, still not off
 }
 
 // plans returns what the target that was written at key runs.
@@ -249,7 +249,7 @@ func (d *decoder) plans(key string, s *target, workloads []*Workload) []Plan {
 	}
 	if d.plansMade += len(chosen); d.plansMade > maxPlans {
 		if d.plansMade-len(chosen) <= maxPlans {
-			d.wrong(key, "", "with the targets before it runs more than %d workloads", maxPlans)
+			d.problemAt(key, "", "with the targets before it runs more than %d workloads", maxPlans)
 		}
 		return nil
 	}
@@ -276,7 +276,7 @@ func (d *decoder) references(key string, list []string, what string, known []str
 		return
 	}
 	if len(list) == 0 {
-		d.wrong(key, "", "lists no %s: leave the key out for all", what)
+		d.problemAt(key, "", "lists no %s: leave the key out for all", what)
 	}
 	there := make(map[string]bool, len(known))
 	for _, name := range known {
@@ -284,7 +284,7 @@ func (d *decoder) references(key string, list []string, what string, known []str
 	}
 	for i, name := range list {
 		if name != "" && !there[name] {
-			d.wrong(itemKey(key, i), d.near(name, known), "there is no %s %q", what, clip(name))
+			d.problemAt(itemKey(key, i), d.near(name, known), "there is no %s %q", what, clip(name))
 		}
 	}
 }

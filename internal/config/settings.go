@@ -61,12 +61,12 @@ func (d *decoder) put(root *yaml.Node, key string, n *yaml.Node) {
 			}
 			d.flags[next] = d.flags[n] // for problems with the section as a whole
 		}
-		at = grown(at, step, next)
+		at = childOrNew(at, step, next)
 	}
 }
 
-// grown returns the child of n at a step, which becomes next if there is none.
-func grown(n *yaml.Node, step string, next *yaml.Node) *yaml.Node {
+// childOrNew returns the child of n at a step, which becomes next if there is none.
+func childOrNew(n *yaml.Node, step string, next *yaml.Node) *yaml.Node {
 	if index, ok := strings.CutPrefix(step, "["); ok {
 		i, _ := strconv.Atoi(strings.TrimSuffix(index, "]")) // keys are ours, items come in order
 		if i == len(n.Content) {

@@ -65,11 +65,11 @@ func (d *decoder) threshold(key string, s SLO) {
 	switch {
 	case s.Indicator == "": // reported
 	case s.Indicator == "success" && set != nil:
-		d.wrong(key, "", "success has no threshold: a probe succeeds or fails")
+		d.problemAt(key, "", "success has no threshold: a probe succeeds or fails")
 	case s.Indicator != "success" && set == nil:
-		d.wrong(key, "", "is missing: how long may %s take?", s.Indicator)
+		d.problemAt(key, "", "is missing: how long may %s take?", s.Indicator)
 	case isGap(s.Indicator) && s.Threshold > MaxGap:
-		d.wrong(key, gapBound, "must be at most %s for %s, not %s", short(MaxGap), s.Indicator, set.Value)
+		d.problemAt(key, gapBound, "must be at most %s for %s, not %s", short(MaxGap), s.Indicator, set.Value)
 	}
 }
 

@@ -10,10 +10,12 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"time"
 
 	promconfig "github.com/prometheus/common/config"
+	"go.yaml.in/yaml/v3"
 )
 
 // Config is a whole validated configuration. It is not changed after [Parse]; a reload makes a new one.
@@ -30,26 +32,26 @@ type Config struct {
 
 // Global holds what every target inherits.
 type Global struct {
-	Interval      time.Duration
-	Timeout       time.Duration
-	StallTimeout  time.Duration
-	Warmup        int
-	RelayInterval time.Duration
+	Interval      time.Duration `yaml:"interval" kind:"interval"`
+	Timeout       time.Duration `yaml:"timeout" kind:"timeout"`
+	StallTimeout  time.Duration `yaml:"stall_timeout" kind:"timeout"`
+	Warmup        int           `yaml:"warmup" kind:"warmup"`
+	RelayInterval time.Duration `yaml:"relay_interval" kind:"interval"`
 }
 
 // Workload is the fixed shape of a request.
 type Workload struct {
-	Name           string
-	API            string // chat or completions
-	PromptTokens   int
-	OutputTokens   int
-	Arrival        string // constant or poisson
-	Seed           int64
-	Temperature    float64
-	MaxInFlight    int // 0: each plan derives its own from timeout and interval
-	MaxTokensField string
-	DropFields     []string
-	ExtraBody      map[string]any // JSON values: nil, bool, int64, uint64, float64, string, []any, map[string]any
+	Name           string         `yaml:"name" kind:"name" default:"api-prompt_tokens-output_tokens" plan:"-"`
+	API            string         `yaml:"api" kind:"api"` // chat or completions
+	PromptTokens   int            `yaml:"prompt_tokens" kind:"tokens"`
+	OutputTokens   int            `yaml:"output_tokens" kind:"tokens"`
+	Arrival        string         `yaml:"arrival" kind:"arrival" plan:"-"`                                                                  // constant or poisson
+	MaxInFlight    int            `yaml:"max_in_flight,omitempty" kind:"in_flight" default:"ceil(timeout/interval)+1, at most 64" plan:"-"` // 0: each plan derives its own from timeout and interval
+	Seed           int64          `yaml:"seed" kind:"seed"`
+	Temperature    float64        `yaml:"temperature" kind:"temperature"`
+	MaxTokensField string         `yaml:"max_tokens_field" kind:"max_tokens_field"`
+	DropFields     []string       `yaml:"drop_fields,omitempty" kind:"drop_fields"`
+	ExtraBody      map[string]any `yaml:"extra_body,omitempty" kind:"extra_body" default:"{chat_template_kwargs: {enable_thinking: false}} for chat"` // JSON values: nil, bool, int64, uint64, float64, string, []any, map[string]any
 }
 
 // Target is one server and all that is asked of it. Two targets are unchanged by a reload if
@@ -89,12 +91,12 @@ type Plan struct {
 
 // SLO is one objective over the probes of some targets and workloads.
 type SLO struct {
-	Name      string
-	Indicator string        // ttft, itl_p95, itl_max, duration or success
-	Threshold time.Duration // 0 for success, which has none
-	Objective float64       // the ratio of good events that is promised, between 0 and 1
-	Targets   []string      // empty: all
-	Workloads []string      // empty: all
+	Name      string        `yaml:"name" kind:"name" required:"true"`
+	Indicator string        `yaml:"indicator" kind:"indicator" required:"true"` // ttft, itl_p95, itl_max, duration or success
+	Threshold time.Duration `yaml:"threshold,omitempty" kind:"timeout"`         // 0 for success, which has none
+	Objective float64       `yaml:"objective" kind:"percent" required:"true"`   // the ratio of good events that is promised, between 0 and 1
+	Targets   []string      `yaml:"targets,omitempty" kind:"names" default:"all"`
+	Workloads []string      `yaml:"workloads,omitempty" kind:"names" default:"all"`
 }
 
 // Covers reports whether probes of workload at target give this SLO events.
@@ -143,20 +145,19 @@ func readFile(path, what string) ([]byte, error) {
 func Parse(filename string, data []byte) (*Config, error) {
 	d := newDecoder()
 	d.file = filename
-	var raw rawConfig
-	if root := d.document(data); root != nil {
-		walk(d, "", root, configFields(), &raw)
-		d.placeholders(root, "")
+	root := d.document(data)
+	if root == nil {
+		return nil, d.refused()
 	}
-	return d.finish(raw)
+	d.placeholders(root)
+	return d.config(root)
 }
 
-// finish makes the effective configuration, unless there are problems.
-func (d *decoder) finish(raw rawConfig) (*Config, error) {
-	var c *Config
-	if !d.unreadable {
-		c = d.resolve(raw)
-	}
+// config makes the effective configuration of mapping root, unless there are problems.
+func (d *decoder) config(root *yaml.Node) (*Config, error) {
+	var s sections
+	d.value("", root, reflect.ValueOf(&s).Elem())
+	c := d.resolve(&s)
 	if len(d.problems) > 0 {
 		return nil, d.refused()
 	}

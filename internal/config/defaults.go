@@ -7,20 +7,8 @@ import (
 
 // DefaultValues is every value that a configuration may leave out.
 type DefaultValues struct {
-	Interval      time.Duration
-	Timeout       time.Duration
-	StallTimeout  time.Duration
-	Warmup        int
-	RelayInterval time.Duration
-
-	API            string
-	PromptTokens   int
-	OutputTokens   int
-	Arrival        string
-	Seed           int64
-	Temperature    float64
-	MaxTokensField string
-
+	Global
+	Workload
 	Engine   string
 	IPFamily string
 }
@@ -29,20 +17,22 @@ type DefaultValues struct {
 // cap is derived by [MaxInFlight].
 func Defaults() DefaultValues {
 	return DefaultValues{
-		Interval:      15 * time.Second,
-		Timeout:       60 * time.Second,
-		StallTimeout:  30 * time.Second,
-		Warmup:        5,
-		RelayInterval: time.Second,
-
-		API:            "chat",
-		PromptTokens:   512,
-		OutputTokens:   128,
-		Arrival:        "constant",
-		Seed:           42,
-		Temperature:    0,
-		MaxTokensField: "max_tokens",
-
+		Global: Global{
+			Interval:      15 * time.Second,
+			Timeout:       60 * time.Second,
+			StallTimeout:  30 * time.Second,
+			Warmup:        5,
+			RelayInterval: time.Second,
+		},
+		Workload: Workload{
+			API:            "chat",
+			PromptTokens:   512,
+			OutputTokens:   128,
+			Arrival:        "constant",
+			Seed:           42,
+			Temperature:    0,
+			MaxTokensField: "max_tokens",
+		},
 		Engine:   "auto",
 		IPFamily: "any",
 	}

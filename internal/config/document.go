@@ -21,7 +21,6 @@ const (
 // document returns the root mapping of the one YAML document in data, with aliases and merge keys replaced
 // by what they stand for. It returns nil after reporting why there is none.
 func (d *decoder) document(data []byte) *yaml.Node {
-	d.unreadable = true
 	if text := bytes.TrimRight(data, "\x00"); len(text) < len(data) {
 		d.whole(1+bytes.Count(text, []byte("\n")), "the file ends in %d NUL bytes: it was probably shortened while it was mounted or being written", len(data)-len(text))
 		return nil
@@ -51,10 +50,9 @@ func (d *decoder) document(data []byte) *yaml.Node {
 		return nil
 	}
 	if root.Kind != yaml.MappingNode {
-		d.whole(root.Line, "must be a mapping with the keys %s, not %s", d.top, article(root))
+		d.whole(root.Line, "must be a mapping with the keys %s, not %s", strings.Join(d.keysOf(d.sections()[0]), ", "), article(root))
 		return nil
 	}
-	d.unreadable = false
 	return root
 }
 

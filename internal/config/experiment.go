@@ -1,9 +1,9 @@
 package config
 
 import (
-	"fmt"
+	"cmp"
 	"net/url"
-	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
@@ -13,46 +13,41 @@ import (
 // Experiment is a finite experiment: what a plan file says. Its target and its workload are written as those of the
 // daemon's configuration. The reference is docs/sweep.md.
 type Experiment struct {
-	Name         string
-	Target       *Target // its one plan runs Workload; nil where rules let it be left out
-	Workload     *Workload
-	Warmup       int           // requests before each level that measure nothing
-	Timeout      time.Duration // of one request
-	StallTimeout time.Duration
-	Settle       time.Duration // bounds the wait for the server's queue to drain after a level
-	Seed         int64         // of Poisson arrivals
-	SLOs         []string      // such as ttft_p95=1s
-	Levels       []ExperimentLevel
+	Name         string            `yaml:"name" kind:"folder"`
+	Target       *Target           `yaml:"target"` // its one plan runs Workload; nil where rules let it be left out
+	Workload     *Workload         `yaml:"workload" doc:"<workload>" default:"chat-512-128"`
+	Warmup       int               `yaml:"warmup" kind:"warmup"`        // requests before each level that measure nothing
+	Timeout      time.Duration     `yaml:"timeout" kind:"plan_timeout"` // of one request
+	StallTimeout time.Duration     `yaml:"stall_timeout" kind:"plan_timeout"`
+	Settle       time.Duration     `yaml:"settle" kind:"settle"`             // bounds the wait for the server's queue to drain after a level
+	Seed         int64             `yaml:"seed" kind:"plan_seed"`            // of Poisson arrivals
+	SLOs         []string          `yaml:"slos,omitempty" kind:"objectives"` // such as ttft_p95=1s
+	Levels       []ExperimentLevel `yaml:"levels,flow" doc:"[<level>, ...]" required:"true"`
 }
 
 // ExperimentLevel is one load of a plan. Either Concurrency or Rate is above 0.
 type ExperimentLevel struct {
-	Concurrency  int
-	Rate         float64 // requests a second
-	Arrival      string  // constant or poisson; empty with Concurrency
-	MaxInFlight  int     // 0: no bound
-	PromptTokens int
-	OutputTokens int
-	Requests     int           // 0: no such limit
-	Duration     time.Duration // 0: no such limit
+	Concurrency  int           `yaml:"concurrency,omitempty" kind:"streams"`
+	Rate         float64       `yaml:"rate,omitempty" kind:"rate"`                                // requests a second
+	Arrival      string        `yaml:"arrival,omitempty" kind:"arrival" default:"poisson"`        // constant or poisson; empty with Concurrency
+	MaxInFlight  int           `yaml:"max_in_flight,omitempty" kind:"streams" default:"no bound"` // 0: no bound
+	PromptTokens int           `yaml:"prompt_tokens" kind:"tokens" default:"as in workload"`
+	OutputTokens int           `yaml:"output_tokens" kind:"tokens" default:"as in workload"`
+	Requests     int           `yaml:"requests,omitempty" kind:"requests" default:"no limit"`     // 0: no such limit
+	Duration     time.Duration `yaml:"duration,omitempty" kind:"plan_timeout" default:"no limit"` // 0: no such limit
 }
 
 // ExperimentDefaults is every value that a plan may leave out, beside those of its target and workload.
 type ExperimentDefaults struct {
-	Name         string
-	Warmup       int
-	Timeout      time.Duration
-	StallTimeout time.Duration
-	Settle       time.Duration
-	Seed         int64
-	Arrival      string
+	Experiment
+	Arrival string // of a level
 }
 
 // DefaultExperiment returns the value of each key that a plan leaves out.
 func DefaultExperiment() ExperimentDefaults {
 	return ExperimentDefaults{
-		Name: "sweep", Warmup: 5, Timeout: 5 * time.Minute, StallTimeout: time.Minute, Settle: 5 * time.Minute, Seed: 42,
-		Arrival: "poisson",
+		Experiment: Experiment{Name: "sweep", Warmup: 5, Timeout: 5 * time.Minute, StallTimeout: time.Minute, Settle: 5 * time.Minute, Seed: 42},
+		Arrival:    "poisson",
 	}
 }
 
@@ -86,73 +81,55 @@ func LoadExperiment(path string, rules ExperimentRules) (*Experiment, error) {
 
 // ParseExperiment makes a plan of data, the content of the file called filename. The error is of type [Errors].
 func ParseExperiment(filename string, data []byte, rules ExperimentRules) (*Experiment, error) {
-	d := planDecoder(rules)
+	d := planDecoder(rules, true)
 	d.file = filename
-	var raw rawPlan
-	root := d.document(data)
-	if root != nil {
-		walk(d, "", root, planFields(rules), &raw)
-	}
-	return d.finishPlan(root, raw)
-}
-
-// Setting is a value of a plan that was given by a flag.
-type Setting struct {
-	Key   string // where it belongs, such as levels[0].concurrency
-	Flag  string // what problems with it are named after
-	Value string
-	Text  bool // it is text, whatever it looks like; else it is read as YAML, of which JSON is a part
+	return d.finishPlan(d.document(data))
 }
 
 // ExperimentOf makes a plan of flags. It goes the same way as a file does; problems name the flag in place of a line.
 func ExperimentOf(settings []Setting, rules ExperimentRules) (*Experiment, error) {
-	d := planDecoder(rules)
-	root := d.settings(settings)
-	var raw rawPlan
-	walk(d, "", root, planFields(rules), &raw)
-	return d.finishPlan(root, raw)
+	d := planDecoder(rules, true)
+	return d.finishPlan(d.settings(settings))
 }
 
 // ProbeOf makes the target of a single probe of flags, set on top of what was chosen from a file, or of none. Its one
 // plan is that of the probe. Unlike a plan it is not stored, so that it may hold secrets.
 func ProbeOf(settings []Setting, from *Choice) (*Target, error) {
-	d := planDecoder(ExperimentRules{From: from})
-	var raw rawPlan
-	walk(d, "", d.settings(settings), only(planFields(d.rules), "target", "workload"), &raw)
-	p := d.plan(raw)
-	if len(d.problems) > 0 {
-		return nil, d.refused()
+	d := planDecoder(ExperimentRules{From: from}, false)
+	d.optional = append(d.optional, "levels")
+	p, err := d.finishPlan(d.settings(settings))
+	if err != nil {
+		return nil, err
 	}
 	return p.Target, nil
 }
 
-// settings builds the nodes of flags.
-func (d *decoder) settings(settings []Setting) *yaml.Node {
-	d.flags = make(map[*yaml.Node]string)
-	q := quick{d}
-	root := q.mapping()
-	for _, s := range settings {
-		n := q.scalar(s.Flag, "!!str", s.Value)
-		if !s.Text {
-			n = q.parsed(s.Flag, s.Value)
-		}
-		if n != nil {
-			q.place(root, s.Key, n)
-		}
+// planDecoder reads a plan that is stored with its results, or is not.
+func planDecoder(rules ExperimentRules, stored bool) *decoder {
+	d := newDecoder()
+	d.schema, d.rules = newSchema(true), rules
+	if rules.Virtual || rules.From != nil {
+		d.optional = []string{"target"}
 	}
-	return root
+	if rules.From != nil {
+		d.optional = append(d.optional, "target.url")
+	}
+	d.stored = func(key string) bool {
+		return stored && (rules.From == nil || !strings.HasPrefix(key, "target.")) // else it is not used, or comes from flags that hold none
+	}
+	return d
 }
 
-func planDecoder(rules ExperimentRules) *decoder {
-	return &decoder{rules: rules, hint: planHint, top: "target and levels"}
-}
-
-// finishPlan makes the effective plan, unless there are problems.
-func (d *decoder) finishPlan(root *yaml.Node, raw rawPlan) (*Experiment, error) {
+// finishPlan makes the effective plan of root, unless there are problems. Without root there is one already.
+func (d *decoder) finishPlan(root *yaml.Node) (*Experiment, error) {
 	var p *Experiment
 	if root != nil {
-		p = d.plan(raw)
-		d.noSecrets(root)
+		if d.rules.From != nil && d.flags != nil {
+			d.base.Workload = *d.rules.From.Plan.Workload
+		}
+		var s planSections
+		d.value("", root, reflect.ValueOf(&s).Elem())
+		p = d.experiment(&s)
 	}
 	if len(d.problems) > 0 {
 		return nil, d.refused()
@@ -160,126 +137,82 @@ func (d *decoder) finishPlan(root *yaml.Node, raw rawPlan) (*Experiment, error) 
 	return p, nil
 }
 
-// plan makes the effective plan.
-func (d *decoder) plan(raw rawPlan) *Experiment {
-	v := DefaultExperiment()
-	w := workload(raw.workload.v, d.baseWorkload())
-	p := &Experiment{
-		Name: raw.name.or(v.Name), Workload: w,
-		Warmup: raw.warmup.or(v.Warmup), Timeout: raw.timeout.or(v.Timeout),
-		StallTimeout: raw.stallTimeout.or(v.StallTimeout), Settle: raw.settle.or(v.Settle), Seed: raw.seed.or(v.Seed),
-		SLOs: texts(raw.slos.or(nil)),
+// experiment makes the effective plan.
+func (d *decoder) experiment(s *planSections) *Experiment {
+	p := s.Experiment
+	p.Workload = d.workload("workload", *s.Workload)
+	p.Target = d.planTarget(s.Target, p.Workload, p.Warmup)
+	if d.ok("levels") && len(p.Levels) == 0 {
+		d.problemAt("levels", "", "lists no level: nothing would be run")
 	}
-	d.workloadRules("workload", raw.workload.v)
-	defaults := Defaults()
-	c := &Config{Global: Global{defaults.Interval, defaults.Timeout, defaults.StallTimeout, p.Warmup, defaults.RelayInterval}, Workloads: []*Workload{w}}
-	p.Target = d.planTarget(raw.target, w, c)
-	if raw.levels.at != nil && !raw.levels.bad && len(raw.levels.v) == 0 {
-		d.problem(raw.levels.at, "levels", "lists no level: nothing would be run")
+	for i := range p.Levels {
+		d.level(itemKey("levels", i), &p.Levels[i], p.Workload)
 	}
-	for _, e := range raw.levels.v {
-		p.Levels = append(p.Levels, d.level(e, w))
-	}
-	return p
-}
-
-// baseWorkload is what a workload inherits from.
-func (d *decoder) baseWorkload() *Workload {
-	if d.rules.From != nil && d.flags != nil {
-		return d.rules.From.Plan.Workload
-	}
-	return bareWorkload()
+	return &p
 }
 
 // planTarget makes the effective target: the plan's own, or that of a configuration file with the flags on top.
-func (d *decoder) planTarget(raw value[rawTarget], w *Workload, c *Config) *Target {
+func (d *decoder) planTarget(s *target, w *Workload, warmup int) *Target {
 	from := d.rules.From
-	if from == nil && raw.at == nil {
+	if from == nil && s == nil {
 		return nil
 	}
 	if from == nil {
-		return d.target(entry[rawTarget]{raw: raw.v, at: raw.at, key: "target"}, c)
+		s.Warmup = warmup
+		return d.target("target", s, []*Workload{w})
 	}
 	t := *from.Target
 	plan := from.Plan
 	plan.Workload = w
 	t.Plans = []Plan{plan}
-	if d.flags == nil {
+	if d.flags == nil || s == nil {
 		return &t
 	}
-	t.Model = raw.v.model.or(t.Model)
-	if raw.v.metricsURL.at != nil {
-		t.MetricsURL = d.page("target.metrics_url", raw.v.metricsURL, t.URL, "metrics")
+	t.Model = cmp.Or(s.Model, t.Model)
+	if s.MetricsURL != nil {
+		t.MetricsURL = d.page("target.metrics_url", s.MetricsURL, t.URL, "metrics")
 	}
-	if raw.v.client.v.TLSConfig.InsecureSkipVerify {
+	if s.Client.TLSConfig.InsecureSkipVerify {
 		t.HTTPClientConfig.TLSConfig.InsecureSkipVerify = true
 	}
 	return &t
 }
 
-// level makes an effective level.
-func (d *decoder) level(e entry[rawLevel], w *Workload) ExperimentLevel {
-	raw := e.raw
-	l := ExperimentLevel{
-		Concurrency: raw.concurrency.or(0), Rate: raw.rate.or(0), MaxInFlight: raw.maxInFlight.or(0),
-		PromptTokens: raw.promptTokens.or(w.PromptTokens), OutputTokens: raw.outputTokens.or(w.OutputTokens),
-		Requests: raw.requests.or(0), Duration: raw.duration.or(0),
-	}
-	closed, open := raw.concurrency.at, raw.rate.at
+// level makes level l, known as key, effective.
+func (d *decoder) level(key string, l *ExperimentLevel, w *Workload) {
+	l.PromptTokens, l.OutputTokens = cmp.Or(l.PromptTokens, w.PromptTokens), cmp.Or(l.OutputTokens, w.OutputTokens)
+	given := func(k string) bool { return d.at(key+"."+k) != nil }
+	closed := given("concurrency")
 	switch {
-	case closed == nil && open == nil:
-		d.problem(e.at, e.key, "needs concurrency, for a closed loop, or rate, for an open one")
-	case closed != nil && open != nil:
-		d.problem(open, e.key+".rate", "a level has concurrency or rate, not both")
-	case closed != nil && raw.arrival.at != nil:
-		d.problem(raw.arrival.at, e.key+".arrival", "belongs to a level with rate")
-	case closed != nil && raw.maxInFlight.at != nil:
-		d.problem(raw.maxInFlight.at, e.key+".max_in_flight", "belongs to a level with rate")
+	case !closed && !given("rate"):
+		d.problemAt(key, "", "needs concurrency, for a closed loop, or rate, for an open one")
+	case closed && given("rate"):
+		d.problemAt(key+".rate", "", "a level has concurrency or rate, not both")
+	case closed && given("arrival"):
+		d.problemAt(key+".arrival", "", "belongs to a level with rate")
+	case closed && given("max_in_flight"):
+		d.problemAt(key+".max_in_flight", "", "belongs to a level with rate")
 	}
-	if closed == nil {
-		l.Arrival = raw.arrival.or(DefaultExperiment().Arrival)
+	if !closed {
+		l.Arrival = cmp.Or(l.Arrival, DefaultExperiment().Arrival)
 	}
-	if raw.requests.at == nil && raw.duration.at == nil {
-		d.problem(e.at, e.key, "needs requests or duration, or it would not end")
-	}
-	return l
-}
-
-// noSecrets reports what must not be in a plan, since plans are stored with their results: every value that the
-// daemon would hide on its page.
-func (d *decoder) noSecrets(root *yaml.Node) {
-	target, body := child(root, "target"), child(child(root, "workload"), "extra_body")
-	for _, part := range []struct {
-		key  string
-		n    *yaml.Node
-		hide func(*yaml.Node)
-	}{
-		{"target.url", child(target, "url"), redactURL},
-		{"target.metrics_url", child(target, "metrics_url"), redactURL},
-		{"target.http_client_config", child(target, "http_client_config"), redactClient},
-		{"workload.extra_body", body, redact},
-	} {
-		if d.rules.From != nil && strings.HasPrefix(part.key, "target.") {
-			continue // it is not used, or comes from flags that hold none
-		}
-		hidden := clone(part.n)
-		part.hide(hidden)
-		d.leaks(part.key, part.n, hidden)
+	if !given("requests") && !given("duration") {
+		d.problemAt(key, "", "needs requests or duration, or it would not end")
 	}
 }
 
 // leaks reports where n and its redacted copy differ.
 func (d *decoder) leaks(key string, n, hidden *yaml.Node) {
 	if strings.Contains(n.Value, secret) || strings.Contains(n.Value, url.PathEscape(secret)) {
-		d.hinted(n, key, "run the plan with --config.file and --target, or name a file that holds it", "was a secret of a configuration file, which is not stored with a plan")
+		d.report(n, key, "run the plan with --config.file and --target, or name a file that holds it", "was a secret of a configuration file, which is not stored with a plan")
 		return
 	}
 	if n.Value != hidden.Value {
-		d.hinted(n, key, "name a file that holds it: http_client_config has credentials_file, password_file, key_file and, for a header, files", "a secret has no place in a plan, which is stored with its results")
+		d.report(n, key, "name a file that holds it: http_client_config has credentials_file, password_file, key_file and, for a header, files", "a secret has no place in a plan, which is stored with its results")
 		return
 	}
 	for i := range n.Content {
-		at := fmt.Sprintf("%s[%d]", key, i)
+		at := itemKey(key, i)
 		if n.Kind == yaml.MappingNode {
 			if i%2 == 0 {
 				continue
@@ -298,18 +231,6 @@ func clone(n *yaml.Node) *yaml.Node {
 		c.Content[i] = clone(child)
 	}
 	return &c
-}
-
-// absolute makes the names of files in the target's client independent of the working folder.
-func (p *Experiment) absolute() error {
-	here, err := filepath.Abs(".")
-	if err != nil {
-		return fmt.Errorf("finding the working folder: %w", err)
-	}
-	if p.Target != nil {
-		p.Target.HTTPClientConfig.SetDirectory(here)
-	}
-	return nil
 }
 
 // Named returns the plan under another name.

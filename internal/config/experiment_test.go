@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -178,25 +177,6 @@ levels: [{concurrency: 4, requests: 10}, {rate: 2.5, requests: 10}]
 		_, err := ExperimentOf(c.settings, planRules())
 		if err == nil || !slices.Contains(strings.Split(err.Error(), "\n"), c.want) {
 			t.Errorf("%v: %v, want %s", c.settings, err, c.want)
-		}
-	}
-}
-
-func TestPlanPageHasEveryKey(t *testing.T) {
-	tests := []struct {
-		page any
-		keys []string
-	}{
-		{pagePlan{}, keysOf(planFields(ExperimentRules{}))},
-		{pagePlanTarget{}, keysOf(planTargetFields(ExperimentRules{}))},
-		{pagePlanWorkload{}, keysOf(planWorkloadFields())},
-		{pageLevel{}, keysOf(levelFields())},
-	}
-	for _, tt := range tests {
-		known, _ := yamlKeys(reflect.TypeOf(tt.page))
-		want := slices.Sorted(slices.Values(tt.keys))
-		if diff := cmp.Diff(want, sortedKeys(known)); diff != "" {
-			t.Errorf("%T (-table +page):\n%s", tt.page, diff)
 		}
 	}
 }

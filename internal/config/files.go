@@ -21,28 +21,27 @@ type namedFile struct {
 	path string
 }
 
-// filesOf notes the files that the HTTP client n of key names, relative to dir.
-func (d *decoder) filesOf(n *yaml.Node, key, dir string) {
-	walkFiles(n, key, func(key string, n *yaml.Node) {
-		d.files = append(d.files, namedFile{d.place(n, key), promconfig.JoinDir(dir, n.Value)})
-	})
+// Warnings returns what is legal but probably not what was meant, one line each, with its place in the file
+// where it has one. Files that the configuration names are looked at now, because they may come and go
+// while it holds.
+func (c *Config) Warnings() []string {
+	var out []string
+	for _, p := range c.doubts {
+		out = append(out, p.String())
+	}
+	for _, p := range c.fileDoubts() {
+		out = append(out, p.String())
+	}
+	return out
 }
 
-// walkFiles calls found for each value below n whose key says that it is the name of a file.
-func walkFiles(n *yaml.Node, path string, found func(key string, n *yaml.Node)) {
-	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
-		key, val := join(path, n.Content[i].Value), n.Content[i+1]
-		switch {
-		case strings.HasSuffix(key, "_file") && val.Value != "":
-			found(key, val)
-		case strings.HasSuffix(key, ".files"):
-			for _, item := range val.Content {
-				found(key, item)
-			}
-		default:
-			walkFiles(val, key, found)
+// filesOf notes the files that the HTTP client n of key names, relative to dir: each value whose key says so.
+func (d *decoder) filesOf(n *yaml.Node, key, dir string) {
+	each(n, key, func(key string, _, n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode && n.Value != "" && (strings.HasSuffix(key, "_file") || strings.Contains(key, ".files[")) {
+			d.files = append(d.files, namedFile{d.place(n, key), promconfig.JoinDir(dir, n.Value)})
 		}
-	}
+	})
 }
 
 // fileDoubts says of each file that is named what is wrong with it now, once.

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,22 +14,27 @@ import (
 )
 
 // keyHint helps with an unknown key: a key spelled nearly so, or the section that a right key belongs to.
-func keyHint(key string, allowed []string) string {
+func (s *schema) keyHint(key string, allowed []string) string {
 	if hint := nearHint(key, allowed); hint != "" {
 		return hint
 	}
-	var homes []string
-	for _, s := range sections() {
-		for _, k := range s.keys {
-			if k.key == key {
-				homes = append(homes, s.name)
-			}
-		}
-	}
-	if homes != nil {
+	if homes := s.homes(key); homes != nil {
 		return "it belongs to " + strings.Join(homes, " or ")
 	}
+	if s.plan && newSchema(false).homes(key) != nil {
+		return "a plan has no use for it"
+	}
 	return foreignKeys()[key]
+}
+
+// homes returns the names of the sections that have a key.
+func (s *schema) homes(key string) (homes []string) {
+	for _, sec := range s.sections() {
+		if slices.Contains(s.keysOf(sec), key) {
+			homes = append(homes, sec.name)
+		}
+	}
+	return homes
 }
 
 // foreignKeys returns what to write for keys that other tools have.

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,111 +14,185 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// reader makes the value of node n of key. After a problem with key the value is not used.
+type reader[V any] func(d *decoder, key string, n *yaml.Node) V
+
+// kindOf makes a kind of a reader of Vs.
+func kindOf[V any](doc string, read reader[V]) kind {
+	return kind{doc: doc, read: func(d *decoder, key string, n *yaml.Node) any { return read(d, key, n) }}
+}
+
+// kind is what a value may be.
+type kind struct {
+	doc  string // how the reference writes it
+	read reader[any]
+	hide func(*yaml.Node) // replaces secrets; nil: there are none
+}
+
+func (k kind) hidden(hide func(*yaml.Node)) kind {
+	k.hide = hide
+	return k
+}
+
+// What the longest durations have to do with.
+const (
+	lastBound = "the last bound of the latency histograms"
+	gapBound  = "the last bound of the inter-token latency histogram"
+	typo      = "this is probably a typing error"
+)
+
+// kinds returns every kind of value by the name that tags use.
+func kinds() map[string]kind {
+	const ms = time.Millisecond
+	return map[string]kind{
+		"name":               kindOf("<string>", name),
+		"names":              kindOf("[<string>, ...]", names(name)),
+		"interval":           kindOf("<duration>", duration(MinInterval, math.MaxInt64, "")),
+		"timeout":            kindOf("<duration>", duration(ms, MaxTimeout, lastBound)),
+		"warmup":             kindOf("<int>", integer(0, maxWarmup)),
+		"api":                kindOf("<api>", enum("chat", "completions")),
+		"tokens":             kindOf("<int>", integer(1, maxTokens)),
+		"arrival":            kindOf("<arrival>", enum("constant", "poisson")),
+		"in_flight":          kindOf("<int>", integer(1, MaxInFlightCap)),
+		"seed":               kindOf("<int>", integer(math.MinInt64, math.MaxInt64)),
+		"temperature":        kindOf("<float>", number(0, 2)),
+		"max_tokens_field":   kindOf("<string>", enum("max_tokens", "max_completion_tokens")),
+		"drop_fields":        kindOf("[<string>, ...]", names(enum(DroppableFields()...))),
+		"extra_body":         kindOf("<json>", body).hidden(redact),
+		"url":                kindOf("<url>", scalar).hidden(redactURL),
+		"path":               kindOf("<path>", apiPath),
+		"host":               kindOf("<string>", matching(name, hostHeader, "is not the name of a host, with or without a port")),
+		"engine":             kindOf("<engine>", enum(Engines()...)),
+		"labels":             kindOf("<labels>", labels),
+		"ip_family":          kindOf("<ip_family>", enum("any", "ipv4", "ipv6")),
+		"http_client_config": kindOf("<http_client_config>", httpClient).hidden(redactClient),
+		"indicator":          kindOf("<indicator>", enum("ttft", "itl_p95", "itl_max", "duration", "success")),
+		"percent":            kindOf("<percent>", percent),
+		"folder":             kindOf("<string>", matching(scalar, fileNames, fileNameRule)),
+		"plan_timeout":       kindOf("<duration>", duration(ms, maxPlanTimeout, typo)),
+		"settle":             kindOf("<duration>", duration(0, maxPlanTimeout, typo)),
+		"plan_seed":          kindOf("<int>", integer(0, math.MaxInt64)),
+		"objectives":         kindOf("[<objective>, ...]", names(objective)),
+		"streams":            kindOf("<int>", integer(1, maxConcurrency)),
+		"rate":               kindOf("<float>", number(math.SmallestNonzeroFloat64, maxRate)),
+		"requests":           kindOf("<int>", integer(1, maxRequests)),
+	}
+}
+
 // scalar returns the text of a single value, as it stands in the file.
-func scalar(d *decoder, key string, n *yaml.Node) (string, bool) {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+func scalar(d *decoder, key string, n *yaml.Node) string {
+	switch {
+	case isNull(n):
 		d.problem(n, key, "has no value: write one, or leave the key out")
-		return "", false
-	}
-	if n.Kind != yaml.ScalarNode {
+	case n.Kind != yaml.ScalarNode:
 		d.problem(n, key, "must be a single value, not %s", article(n))
-		return "", false
 	}
-	return n.Value, true
+	return n.Value
 }
 
 // name reads a text that becomes a label value or is looked up by others.
-func name(d *decoder, key string, n *yaml.Node) (string, bool) {
-	s, ok := scalar(d, key, n)
+func name(d *decoder, key string, n *yaml.Node) string {
+	s := scalar(d, key, n)
 	switch {
-	case !ok:
-		return "", false
+	case d.bad[key]:
 	case s == "" || strings.TrimSpace(s) != s:
 		d.problem(n, key, "must not be empty, nor begin or end with a space")
 	case len(s) > maxName:
 		d.problem(n, key, "must have at most %d bytes, not %d", maxName, len(s))
 	case strings.ContainsFunc(s, unicode.IsControl):
 		d.problem(n, key, "must not contain control characters")
-	default:
-		return s, true
 	}
-	return "", false
+	return s
 }
+
+// matching reads a text of a form.
+func matching(read reader[string], form *regexp.Regexp, rule string) reader[string] {
+	return func(d *decoder, key string, n *yaml.Node) string {
+		s := read(d, key, n)
+		if !d.bad[key] && !form.MatchString(s) {
+			d.problem(n, key, "%s", rule)
+		}
+		return s
+	}
+}
+
+// fileNames are safe on every file system and need no quotes.
+var fileNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
+
+const fileNameRule = "becomes the name of a folder: at most 100 letters, digits, dots, dashes and underscores, not beginning with a dot or dash"
 
 // enum reads one of a few words.
 func enum(words ...string) reader[string] {
-	return func(d *decoder, key string, n *yaml.Node) (string, bool) {
-		s, ok := scalar(d, key, n)
-		if ok && !slices.Contains(words, s) {
+	return func(d *decoder, key string, n *yaml.Node) string {
+		s := scalar(d, key, n)
+		if !d.bad[key] && !slices.Contains(words, s) {
 			d.hinted(n, key, d.near(s, words), "%q is not one of %s", clip(s), strings.Join(words, ", "))
-			return "", false
 		}
-		return s, ok
+		return s
 	}
 }
 
-// duration reads a Prometheus duration between least and most; most 0 is no limit.
-func duration(least, most time.Duration, why string) reader[time.Duration] {
-	return func(d *decoder, key string, n *yaml.Node) (time.Duration, bool) {
-		s, ok := scalar(d, key, n)
-		if !ok {
-			return 0, false
+// objective reads a bound on a latency; those who run the plan say which there are.
+func objective(d *decoder, key string, n *yaml.Node) string {
+	s := scalar(d, key, n)
+	if !d.bad[key] && d.rules.Objective != nil {
+		if err := d.rules.Objective(s); err != nil {
+			d.problem(n, key, "%s", err)
 		}
+	}
+	return s
+}
+
+// duration reads a Prometheus duration between least and most.
+func duration(least, most time.Duration, why string) reader[time.Duration] {
+	return func(d *decoder, key string, n *yaml.Node) time.Duration {
+		s := scalar(d, key, n)
 		parsed, err := model.ParseDuration(s)
 		v := time.Duration(parsed)
 		switch {
+		case d.bad[key]:
 		case strings.HasPrefix(s, "-"):
 			d.problem(n, key, "must not be negative")
 		case err != nil:
 			d.hinted(n, key, durationHint(s), "%q is not a duration", clip(s))
 		case v < least:
-			d.problem(n, key, "must be at least %s, not %s", model.Duration(least), s)
-		case most > 0 && v > most:
-			d.hinted(n, key, why, "must be at most %s, not %s", model.Duration(most), s)
-		default:
-			return v, true
+			d.problem(n, key, "must be at least %s, not %s", short(least), s)
+		case v > most:
+			d.hinted(n, key, why, "must be at most %s, not %s", short(most), s)
 		}
-		return 0, false
+		return v
 	}
 }
 
 // integer reads a whole number between least and most.
-func integer[V int | int64](least, most V) reader[V] {
-	return func(d *decoder, key string, n *yaml.Node) (V, bool) {
-		s, ok := scalar(d, key, n)
-		if !ok {
-			return 0, false
-		}
-		var v V
-		if n.ShortTag() != "!!int" || n.Decode(&v) != nil {
+func integer(least, most int64) reader[int64] {
+	return func(d *decoder, key string, n *yaml.Node) (v int64) {
+		s := scalar(d, key, n)
+		switch {
+		case d.bad[key]:
+		case n.ShortTag() != "!!int" || n.Decode(&v) != nil:
 			d.problem(n, key, "%q is not a whole number%s", clip(s), unquote(n))
-			return 0, false
-		}
-		if v < least || v > most {
+		case v < least || v > most:
 			d.problem(n, key, "must be from %d to %d, not %d", least, most, v)
-			return 0, false
 		}
-		return v, true
+		return v
 	}
 }
 
-// number reads a finite number between least and most.
+// number reads a finite number between least and most; the smallest number there is stands for above 0.
 func number(least, most float64) reader[float64] {
-	return func(d *decoder, key string, n *yaml.Node) (float64, bool) {
-		s, ok := scalar(d, key, n)
-		if !ok {
-			return 0, false
-		}
-		var v float64
-		if tag := n.ShortTag(); (tag != "!!int" && tag != "!!float") || n.Decode(&v) != nil {
+	return func(d *decoder, key string, n *yaml.Node) (v float64) {
+		s, tag := scalar(d, key, n), n.ShortTag()
+		switch {
+		case d.bad[key]:
+		case tag != "!!int" && tag != "!!float" || n.Decode(&v) != nil:
 			d.problem(n, key, "%q is not a number%s", clip(s), unquote(n))
-			return 0, false
+		case v == 0 && least == math.SmallestNonzeroFloat64:
+			d.problem(n, key, "must be above 0")
+		case math.IsNaN(v) || v < least || v > most:
+			d.problem(n, key, "must be from %v to %v, not %s", math.Trunc(least), most, s)
 		}
-		if math.IsNaN(v) || v < least || v > most {
-			d.problem(n, key, "must be from %v to %v, not %s", least, most, s)
-			return 0, false
-		}
-		return v, true
+		return v
 	}
 }
 
@@ -130,17 +205,16 @@ func unquote(n *yaml.Node) string {
 }
 
 // percent reads a percentage strictly between 0 and 100 as a ratio.
-func percent(d *decoder, key string, n *yaml.Node) (float64, bool) {
-	if n.Kind == yaml.ScalarNode && strings.HasSuffix(n.Value, "%") {
-		d.hinted(n, key, fmt.Sprintf("did you mean %s?", clip(strings.TrimSpace(strings.TrimSuffix(n.Value, "%")))), "must be a number, without the per cent sign")
-		return 0, false
+func percent(d *decoder, key string, n *yaml.Node) float64 {
+	if text, ok := strings.CutSuffix(n.Value, "%"); ok && n.Kind == yaml.ScalarNode {
+		d.hinted(n, key, fmt.Sprintf("did you mean %s?", clip(strings.TrimSpace(text))), "must be a number, without the per cent sign")
+		return 0
 	}
-	v, ok := number(math.Inf(-1), math.Inf(1))(d, key, n)
-	if ok && (v <= 0 || v >= 100) {
+	v := number(math.Inf(-1), math.Inf(1))(d, key, n)
+	if !d.bad[key] && (v <= 0 || v >= 100) {
 		d.problem(n, key, "must be above 0 and below 100 (per cent), not %s", clip(n.Value))
-		return 0, false
 	}
-	return shift(v, -2), ok
+	return shift(v, -2)
 }
 
 // shift moves the decimal point of v, so that 99.9 per cent become 0.999 and not 0.9990000000000001.
@@ -152,26 +226,28 @@ func shift(v float64, places int) float64 {
 	return out
 }
 
-// names reads a list of names without repetitions.
-func names(read reader[string]) reader[[]value[string]] {
-	return func(d *decoder, key string, n *yaml.Node) ([]value[string], bool) {
+// names reads a list of names without repetitions. An item with a problem is empty.
+func names(read reader[string]) reader[[]string] {
+	return func(d *decoder, key string, n *yaml.Node) (list []string) {
 		if n.Kind != yaml.SequenceNode {
 			d.hinted(n, key, listHint(n), "must be a list, not %s", article(n))
-			return nil, false
+			return nil
 		}
-		list := []value[string]{}
 		seen := make(map[string]bool)
 		for i, item := range n.Content {
-			at := fmt.Sprintf("%s[%d]", key, i)
-			s, ok := read(d, at, item)
-			if ok && seen[s] {
+			at := itemKey(key, i)
+			d.nodes[at] = item
+			s := read(d, at, item)
+			if !d.bad[at] && seen[s] {
 				d.problem(item, at, "%q stands in the list already", clip(s))
-				ok = false
 			}
-			seen[s] = seen[s] || ok
-			list = append(list, value[string]{v: s, at: item, bad: !ok})
+			if d.bad[at] {
+				s = ""
+			}
+			seen[s] = s != ""
+			list = append(list, s)
 		}
-		return list, true
+		return list
 	}
 }
 
@@ -183,63 +259,14 @@ func listHint(n *yaml.Node) string {
 	return fmt.Sprintf("did you mean [%s]?", clip(n.Value))
 }
 
-// texts returns the usable items of a list.
-func texts(list []value[string]) []string {
-	var out []string
-	for _, item := range list {
-		if !item.bad {
-			out = append(out, item.v)
-		}
-	}
-	return out
-}
-
-// entry is one section of a list of sections.
-type entry[T any] struct {
-	raw T
-	at  *yaml.Node
-	key string // such as targets[0]
-}
-
-// entries reads a list of sections. A key without a value is an empty list: so is one whose items are all
-// commented out.
-func entries[T any](fields func() []field[T]) reader[[]entry[T]] {
-	return func(d *decoder, key string, n *yaml.Node) ([]entry[T], bool) {
-		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
-			return nil, true
-		}
-		if n.Kind != yaml.SequenceNode {
-			d.problem(n, key, `must be a list, each item with "- " before it, not %s`, article(n))
-			return nil, false
-		}
-		if most := maxEntries(key); len(n.Content) > most {
-			d.problem(n, key, "has %d items, and may have at most %d", len(n.Content), most)
-			return nil, false
-		}
-		var list []entry[T]
-		for i, item := range n.Content {
-			e := entry[T]{at: item, key: fmt.Sprintf("%s[%d]", key, i)}
-			walk(d, e.key, item, fields(), &e.raw)
-			list = append(list, e)
-		}
-		return list, true
-	}
-}
-
 // labels reads the custom labels of a target.
-func labels(d *decoder, key string, n *yaml.Node) (map[string]string, bool) {
+func labels(d *decoder, key string, n *yaml.Node) map[string]string {
 	if n.Kind != yaml.MappingNode {
 		d.problem(n, key, "must be a mapping of label names to values, not %s", article(n))
-		return nil, false
+		return nil
 	}
 	out := make(map[string]string)
-	first := make(map[string]*yaml.Node)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name, child := n.Content[i], n.Content[i+1]
-		if d.repeated(key, name, first) {
-			continue
-		}
-		at := join(key, name.Value)
+	d.keys(key, n, func(at string, name, child *yaml.Node) {
 		switch {
 		case !model.LegacyValidation.IsValidLabelName(name.Value):
 			d.problem(name, at, "is not a label name: letters, digits and underscores, not beginning with a digit")
@@ -251,108 +278,75 @@ func labels(d *decoder, key string, n *yaml.Node) (map[string]string, bool) {
 		if len(name.Value) > maxName {
 			d.problem(name, at, "a label name must have at most %d bytes, not %d", maxName, len(name.Value))
 		}
-		if s, ok := scalar(d, at, child); ok {
-			if len(s) > maxName {
-				d.problem(child, at, "a label value must have at most %d bytes, not %d: every series of the target repeats it", maxName, len(s))
-			}
-			out[name.Value] = s
+		if out[name.Value] = scalar(d, at, child); len(child.Value) > maxName {
+			d.problem(child, at, "a label value must have at most %d bytes, not %d: every series of the target repeats it", maxName, len(child.Value))
 		}
-	}
+	})
 	if len(out) > maxLabels {
 		d.problem(n, key, "must be at most %d labels, not %d: every series of the target repeats them", maxLabels, len(out))
 	}
-	return out, true
+	return out
 }
 
 // body reads fields of a JSON object.
-func body(d *decoder, key string, n *yaml.Node) (map[string]any, bool) {
+func body(d *decoder, key string, n *yaml.Node) map[string]any {
 	if n.Kind != yaml.MappingNode {
 		d.problem(n, key, "must be a mapping of request fields to values, not %s", article(n))
-		return nil, false
+		return nil
 	}
-	v, ok := jsonValue(d, key, n)
-	out, _ := v.(map[string]any) // nil if not ok
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if name := n.Content[i]; slices.Contains(OwnedFields(), name.Value) {
 			d.hinted(name, join(key, name.Value), ownedHint(name.Value), "the prober sets this field itself")
-			ok = false
 		}
 	}
-	return out, ok
+	return jsonValue(d, key, n).(map[string]any)
 }
 
 // ownedHint names the key that sets an owned field of the request.
 func ownedHint(field string) string {
-	return map[string]string{
-		"model":                 "write model in the target",
-		"seed":                  "write seed in the workload",
-		"temperature":           "write temperature in the workload",
-		"max_tokens":            "write output_tokens in the workload",
-		"max_completion_tokens": "write output_tokens in the workload",
-		"min_tokens":            "write output_tokens in the workload",
-	}[field]
+	switch field {
+	case "model":
+		return "write model in the target"
+	case "seed", "temperature":
+		return "write " + field + " in the workload"
+	case "max_tokens", "max_completion_tokens", "min_tokens":
+		return "write output_tokens in the workload"
+	}
+	return ""
 }
 
 // jsonValue returns what a JSON encoder takes for n.
-func jsonValue(d *decoder, key string, n *yaml.Node) (any, bool) {
+func jsonValue(d *decoder, key string, n *yaml.Node) any {
 	switch n.Kind {
 	case yaml.MappingNode:
-		return jsonObject(d, key, n)
+		object := make(map[string]any)
+		d.keys(key, n, func(at string, name, child *yaml.Node) { object[name.Value] = jsonValue(d, at, child) })
+		return object
 	case yaml.SequenceNode:
-		list, ok := make([]any, 0, len(n.Content)), true
+		list := make([]any, len(n.Content))
 		for i, item := range n.Content {
-			v, fine := jsonValue(d, fmt.Sprintf("%s[%d]", key, i), item)
-			list, ok = append(list, v), ok && fine
+			list[i] = jsonValue(d, itemKey(key, i), item)
 		}
-		return list, ok
+		return list
 	}
-	return jsonScalar(d, key, n)
-}
-
-func jsonObject(d *decoder, key string, n *yaml.Node) (any, bool) {
-	object, ok := make(map[string]any), true
-	first := make(map[string]*yaml.Node)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name, child := n.Content[i], n.Content[i+1]
-		if d.repeated(key, name, first) {
-			ok = false
-			continue
-		}
-		v, fine := jsonValue(d, join(key, name.Value), child)
-		object[name.Value], ok = v, ok && fine
-	}
-	return object, ok
-}
-
-func jsonScalar(d *decoder, key string, n *yaml.Node) (any, bool) {
-	if d.ambiguous(n, key) {
-		return nil, false
-	}
-	switch n.ShortTag() {
-	case "!!str", "!!timestamp":
-		return n.Value, true
-	case "!!null":
-		return nil, true
-	case "!!bool":
-		var v bool
-		if n.Decode(&v) == nil {
-			return v, true
-		}
-	case "!!int":
-		var signed int64
-		if n.Decode(&signed) == nil {
-			return signed, true
-		}
-		var unsigned uint64
-		if n.Decode(&unsigned) == nil {
-			return unsigned, true
-		}
-	case "!!float":
-		var v float64
-		if n.Decode(&v) == nil && !math.IsNaN(v) && !math.IsInf(v, 0) {
-			return v, true
+	var v any
+	switch tag := n.ShortTag(); {
+	case d.ambiguous(n, key):
+		return nil
+	case tag == "!!str", tag == "!!timestamp":
+		return n.Value
+	case slices.Contains([]string{"!!null", "!!bool", "!!int", "!!float"}, tag) && n.Decode(&v) == nil:
+		switch x := v.(type) {
+		case nil, bool, uint64, int64:
+			return x
+		case int:
+			return int64(x)
+		case float64:
+			if tag == "!!float" && !math.IsNaN(x) && !math.IsInf(x, 0) {
+				return x
+			}
 		}
 	}
 	d.problem(n, key, "has a value that JSON cannot express")
-	return nil, false
+	return nil
 }

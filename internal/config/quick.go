@@ -1,13 +1,11 @@
 package config
 
 import (
-	"fmt"
 	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/common/model"
-	"go.yaml.in/yaml/v3"
 )
 
 // QuickOptions is a configuration small enough for flags. Zero values are left out.
@@ -24,75 +22,31 @@ type QuickOptions struct {
 // the same way as a file does; problems name the flag in place of a line. Targets are called after their
 // host and port, or by their whole URL where two would share that.
 func Quick(o QuickOptions) (*Config, error) {
-	q := quick{newDecoder()}
-	q.d.flags = make(map[*yaml.Node]string)
-	root := q.mapping()
+	d := newDecoder()
 	if len(o.URLs) == 0 {
-		q.d.problems = append(q.d.problems, Problem{Key: "--target.url", Msg: "is missing"})
+		d.problem(nil, "--target.url", "is missing")
+		d.optional = []string{"targets"}
 	}
-	if o.Interval != 0 {
-		set(root, "global", set(q.mapping(), "interval", q.scalar("--probe.interval", "!!str", exactly(o.Interval))))
+	var settings []Setting
+	add := func(set bool, key, flag, value string, text bool) {
+		if set {
+			settings = append(settings, Setting{key, flag, value, text})
+		}
 	}
-	set(root, "workloads", q.list(q.workload(o)))
-	targets := q.list()
-	for i := range o.URLs {
-		targets.Content = append(targets.Content, q.target(o, i))
+	add(o.Interval != 0, "global.interval", "--probe.interval", exactly(o.Interval), true)
+	add(o.PromptTokens != 0, "workloads[0].prompt_tokens", "--probe.prompt-tokens", strconv.Itoa(o.PromptTokens), false)
+	add(o.OutputTokens != 0, "workloads[0].output_tokens", "--probe.output-tokens", strconv.Itoa(o.OutputTokens), false)
+	for i, u := range o.URLs {
+		flag, key, name := "--target.url", itemKey("targets", i), uniqueName(o.URLs, i)
+		if len(o.URLs) > 1 {
+			flag = itemKey(flag, i)
+		}
+		add(true, key+".url", flag, u, true)
+		add(name != "", key+".name", flag, name, true)
+		add(o.Model != "", key+".model", "--target.model", o.Model, true)
+		add(o.APIKeyFile != "", key+".http_client_config.authorization.credentials_file", "--target.api-key-file", o.APIKeyFile, true)
 	}
-	set(root, "targets", targets)
-	var raw rawConfig
-	walk(q.d, "", root, configFields(), &raw)
-	return q.d.finish(raw)
-}
-
-// quick builds YAML nodes that remember their flag.
-type quick struct{ d *decoder }
-
-func (q quick) mapping() *yaml.Node { return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"} }
-
-func (q quick) list(items ...*yaml.Node) *yaml.Node {
-	return &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: items}
-}
-
-func (q quick) scalar(flag, tag, text string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
-	q.d.flags[n] = flag
-	return n
-}
-
-// set adds a key to mapping n and returns n.
-func set(n *yaml.Node, key string, val *yaml.Node) *yaml.Node {
-	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}, val)
-	return n
-}
-
-func (q quick) workload(o QuickOptions) *yaml.Node {
-	w := q.mapping()
-	if o.PromptTokens != 0 {
-		set(w, "prompt_tokens", q.scalar("--probe.prompt-tokens", "!!int", strconv.Itoa(o.PromptTokens)))
-	}
-	if o.OutputTokens != 0 {
-		set(w, "output_tokens", q.scalar("--probe.output-tokens", "!!int", strconv.Itoa(o.OutputTokens)))
-	}
-	return w
-}
-
-func (q quick) target(o QuickOptions, i int) *yaml.Node {
-	flag := "--target.url"
-	if len(o.URLs) > 1 {
-		flag = fmt.Sprintf("--target.url[%d]", i)
-	}
-	t := set(q.mapping(), "url", q.scalar(flag, "!!str", o.URLs[i]))
-	if name := uniqueName(o.URLs, i); name != "" {
-		set(t, "name", q.scalar(flag, "!!str", name))
-	}
-	if o.Model != "" {
-		set(t, "model", q.scalar("--target.model", "!!str", o.Model))
-	}
-	if o.APIKeyFile != "" {
-		file := set(q.mapping(), "credentials_file", q.scalar("--target.api-key-file", "!!str", o.APIKeyFile))
-		set(t, "http_client_config", set(q.mapping(), "authorization", file))
-	}
-	return t
+	return d.config(d.settings(settings))
 }
 
 // uniqueName returns the name of the i-th of several URLs if its host and port alone would not do.

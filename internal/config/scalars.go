@@ -49,21 +49,13 @@ var placeholder = regexp.MustCompile(`\$\{[^}]*\}|\$\([^)]*\)|\{\{.*\}\}|<%.*%>|
 
 // placeholders points out values that were probably meant to be replaced. Their text is not repeated. In extra_body
 // braces are those of a chat template.
-func (d *decoder) placeholders(n *yaml.Node, key string) {
-	if n.Kind == yaml.ScalarNode {
-		found := placeholder.FindString(n.Value)
-		if found == "" || strings.Contains(key, "extra_body") && !strings.HasPrefix(found, "$") {
+func (d *decoder) placeholders(root *yaml.Node) {
+	each(root, "", func(key string, _, n *yaml.Node) {
+		if n.Kind != yaml.ScalarNode {
 			return
 		}
-		d.doubt(n, key, "is taken as it stands: no variable, command or template is replaced in this file; a secret goes into a file that credentials_file, password_file or files of a header name")
-		return
-	}
-	for i, c := range n.Content {
-		switch {
-		case n.Kind == yaml.SequenceNode:
-			d.placeholders(c, fmt.Sprintf("%s[%d]", key, i))
-		case i%2 == 1:
-			d.placeholders(c, join(key, n.Content[i-1].Value))
+		if found := placeholder.FindString(n.Value); strings.HasPrefix(found, "$") || found != "" && !strings.Contains(key, "extra_body") {
+			d.doubt(n, key, "is taken as it stands: no variable, command or template is replaced in this file; a secret goes into a file that credentials_file, password_file or files of a header name")
 		}
-	}
+	})
 }

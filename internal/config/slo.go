@@ -15,76 +15,61 @@ const (
 	fewestEvents = 10
 )
 
-func (d *decoder) slos(raw rawConfig, c *Config) []SLO {
-	if raw.slos.at == nil || raw.slos.at.ShortTag() == "!!null" {
+func (d *decoder) slos(written []SLO, c *Config) []SLO {
+	if n := d.at("slos"); n == nil || isNull(n) {
 		list := DefaultSLOs()
 		for _, s := range list {
 			d.judge(c, s, nil, fmt.Sprintf("slos (default %q)", s.Name))
 		}
 		return list
 	}
-	solid := !d.broken("global", "workloads", "targets")
-	var list []SLO
-	seen := make(map[string]entry[rawSLO])
-	for _, e := range raw.slos.v {
-		s := d.slo(e, raw, c)
-		if first, ok := seen[s.Name]; ok && s.Name != "" {
-			d.problem(e.raw.name.at, e.key+".name", "%q is the name of %s already", clip(s.Name), d.same(first.raw.name.at, first.key))
-		} else {
-			seen[s.Name] = e
+	solid := !d.broken["global"] && !d.broken["workloads"] && !d.broken["targets"]
+	seen := make(map[string]string)
+	for i, s := range written {
+		key := itemKey("slos", i)
+		d.slo(key, s, c)
+		if s.Name != "" {
+			d.unique(seen, s.Name, key, "")
 		}
-		if solid && !d.broken(e.key) {
-			d.judge(c, s, e.at, e.key)
+		if solid && !d.broken[key] {
+			d.judge(c, s, d.at(key), key)
 		}
-		list = append(list, s)
 	}
-	return list
+	return written
 }
 
-func (d *decoder) slo(e entry[rawSLO], raw rawConfig, c *Config) SLO {
-	s := SLO{
-		Name:      e.raw.name.or(""),
-		Indicator: e.raw.indicator.or(""),
-		Threshold: e.raw.threshold.or(0),
-		Objective: e.raw.objective.or(0),
-		Targets:   texts(e.raw.targets.or(nil)),
-		Workloads: texts(e.raw.workloads.or(nil)),
+// slo reports what is wrong with the SLO that was written at key.
+func (d *decoder) slo(key string, s SLO, c *Config) {
+	d.threshold(key+".threshold", s)
+	if !d.bad["targets"] && d.ok(key+".targets") {
+		d.references(key+".targets", s.Targets, "target", targetNames(c.Targets))
 	}
-	d.threshold(e, s)
-	if !raw.targets.bad {
-		d.references(e.raw.targets, e.key+".targets", "target", targetNames(e.raw.targets, c.Targets))
-	}
-	if !raw.workloads.bad {
-		d.references(e.raw.workloads, e.key+".workloads", "workload", workloadNames(c.Workloads))
+	if !d.bad["workloads"] {
+		d.references(key+".workloads", s.Workloads, "workload", workloadNames(c.Workloads))
 	}
 	if s.Objective > 0 && s.Objective < 0.01 {
-		d.doubt(e.raw.objective.at, e.key+".objective", "%v per cent: was %v meant?", shift(s.Objective, 2), shift(s.Objective, 4))
+		d.doubt(d.at(key+".objective"), key+".objective", "%v per cent: was %v meant?", shift(s.Objective, 2), shift(s.Objective, 4))
 	}
-	return s
 }
 
-// targetNames lists the targets that a list may name; nothing where there is no list.
-func targetNames(list value[[]value[string]], targets []*Target) (names []string) {
-	if list.at == nil {
-		return nil
-	}
-	for _, t := range targets {
+func targetNames(list []*Target) (names []string) {
+	for _, t := range list {
 		names = append(names, t.Name)
 	}
 	return names
 }
 
 // threshold checks that an SLO has a threshold if, and only if, its indicator is a time.
-func (d *decoder) threshold(e entry[rawSLO], s SLO) {
-	key, set := e.key+".threshold", e.raw.threshold
+func (d *decoder) threshold(key string, s SLO) {
+	set := d.at(key)
 	switch {
 	case s.Indicator == "": // reported
-	case s.Indicator == "success" && set.at != nil:
-		d.problem(set.at, key, "success has no threshold: a probe succeeds or fails")
-	case s.Indicator != "success" && set.at == nil:
-		d.problem(e.at, key, "is missing: how long may %s take?", s.Indicator)
+	case s.Indicator == "success" && set != nil:
+		d.problemAt(key, "", "success has no threshold: a probe succeeds or fails")
+	case s.Indicator != "success" && set == nil:
+		d.problemAt(key, "", "is missing: how long may %s take?", s.Indicator)
 	case isGap(s.Indicator) && s.Threshold > MaxGap:
-		d.hinted(set.at, key, gapBound, "must be at most %s for %s, not %s", short(MaxGap), s.Indicator, set.at.Value)
+		d.problemAt(key, gapBound, "must be at most %s for %s, not %s", short(MaxGap), s.Indicator, set.Value)
 	}
 }
 

@@ -100,14 +100,12 @@ func splitAPI(u *url.URL) (root *url.URL, apiPath string) {
 }
 
 // apiPath reads the path of an API below the url of its server. "/" is none.
-func apiPath(d *decoder, key string, n *yaml.Node) (string, bool) {
-	s, ok := scalar(d, key, n)
-	if !ok {
-		return "", false
-	}
+func apiPath(d *decoder, key string, n *yaml.Node) string {
+	s := scalar(d, key, n)
 	u, err := url.Parse(s)
 	path := strings.TrimRight(s, "/")
 	switch {
+	case d.bad[key]:
 	case len(s) > maxName:
 		d.problem(n, key, "must have at most %d bytes, not %d", maxName, len(s))
 	case !strings.HasPrefix(s, "/"):
@@ -116,24 +114,12 @@ func apiPath(d *decoder, key string, n *yaml.Node) (string, bool) {
 		d.problem(n, key, "is not a path")
 	case strings.HasSuffix(path, "/completions"):
 		d.problem(n, key, "must be the path of the API, without %q", endpointOf(path))
-	default:
-		return cmp.Or(path, "/"), true
 	}
-	return "", false
+	return cmp.Or(path, "/")
 }
 
 // hostHeader is a host with or without a port, as the header Host has it.
 var hostHeader = regexp.MustCompile(`^([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
-
-// host reads the value of a header Host.
-func host(d *decoder, key string, n *yaml.Node) (string, bool) {
-	s, ok := name(d, key, n)
-	if ok && !hostHeader.MatchString(s) {
-		d.problem(n, key, "is not the name of a host, with or without a port")
-		return "", false
-	}
-	return s, ok
-}
 
 // pageURL checks the address of a page that is read beside the probes.
 func pageURL(text string) (page, msg, hint string) {

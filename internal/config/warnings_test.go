@@ -139,7 +139,7 @@ targets:
 	want := []string{
 		`DIR/config.yml:3: targets[0].http_client_config.authorization.credentials_file: open DIR/key.txt: no such file or directory; until the file is there, probes of the target fail as auth`,
 		`DIR/config.yml:5: targets[2].http_client_config.tls_config.ca_file: read DIR: is a directory; until the file is there, probes of the target fail as tls`,
-		`DIR/config.yml:5: targets[2].http_client_config.http_headers.X-A.files: DIR/header.txt is empty`,
+		`DIR/config.yml:5: targets[2].http_client_config.http_headers.X-A.files[0]: DIR/header.txt is empty`,
 	}
 	if diff := cmp.Diff(want, warnings()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // chart is the last hour of one latency, a column a minute. Its drawing is 600 wide (10 a minute) and 100
@@ -101,12 +103,12 @@ func newChart(title string, stacks []stack, minutes []minute, usually time.Durat
 		}
 	}
 	if top > 0 {
-		c.Top = formatDuration(top)
-		c.Label = fmt.Sprintf("%s, last hour, at most %s", title, formatDuration(highest(stacks, minutes)))
+		c.Top = humanize.Round(top.Seconds())
+		c.Label = fmt.Sprintf("%s, last hour, at most %s", title, humanize.Duration(highest(stacks, minutes)))
 	}
 	if usually > 0 && top > 0 {
 		c.UsualY = chartHeight * (1 - usually.Seconds()/top.Seconds())
-		c.Legend = append(c.Legend, legend{"usual", "usual " + formatDuration(usually)})
+		c.Legend = append(c.Legend, legend{"usual", "usual " + humanize.Duration(usually)})
 	}
 	return c
 }

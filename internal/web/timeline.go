@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
@@ -112,12 +113,12 @@ func (p *probePage) tell(rec *record) {
 		p.Outcome += ", in warm-up"
 	}
 	total := rec.Ended.Sub(rec.Started)
-	p.Total = formatDuration(total)
+	p.Total = humanize.Duration(total)
 	p.Outcome += " in " + p.Total
 	if d, ok := rec.TTFT(); ok {
-		p.Outcome += ": first token after " + formatDuration(d)
+		p.Outcome += ": first token after " + humanize.Duration(d)
 		if rec.itlP50 > 0 {
-			p.Outcome += ", then one every " + formatDuration(rec.itlP50) + " (median)"
+			p.Outcome += ", then one every " + humanize.Duration(rec.itlP50) + " (median)"
 		}
 	}
 	p.Phases = phases(rec, scale{rec.Started, total})
@@ -133,12 +134,12 @@ func (p *probePage) tell(rec *record) {
 
 // tellFlight fills the page with a probe that has not ended.
 func (p *probePage) tellFlight(f *silentFlight) {
-	p.InFlight, p.Outcome = true, "in flight for "+formatAge(f.age)
+	p.InFlight, p.Outcome = true, "in flight for "+humanize.Span(f.age)
 	p.mark = mark{Unknown, "…", "In flight"}
 	if f.silent {
 		p.mark = markOf(Silent)
 	}
-	p.Total = formatDuration(f.age)
+	p.Total = humanize.Duration(f.age)
 	sc := scale{f.Started, f.age}
 	at := func(d time.Duration) time.Time { return f.Started.Add(d) }
 	switch {
@@ -157,7 +158,7 @@ func (p *probePage) tellFlight(f *silentFlight) {
 		{"workload", f.Workload.Name},
 		{"started", stamp(f.Started)},
 		{"token events", strconv.Itoa(f.tokens)},
-		{"silent for", formatAge(f.silence)},
+		{"silent for", humanize.Span(f.silence)},
 	}
 }
 
@@ -177,7 +178,7 @@ func (sc scale) x(at time.Time) float64 {
 func (sc scale) phase(class, name string, from, to time.Time) phase {
 	x := sc.x(from)
 	return phase{
-		Class: class, Name: name, At: formatDuration(from.Sub(sc.start)), Took: formatDuration(to.Sub(from)),
+		Class: class, Name: name, At: humanize.Duration(from.Sub(sc.start)), Took: humanize.Duration(to.Sub(from)),
 		X: x, W: max(2, sc.x(to)-x), // a bar that cannot be seen says that nothing was there
 	}
 }
@@ -203,7 +204,7 @@ func phases(rec *record, sc scale) []phase {
 	}
 	list = append(list, firstToken(rec, sc)...)
 	if rec.LastToken.After(rec.FirstToken) {
-		decode := sc.phase("decode", formatCount(rec.events, "token event"), rec.FirstToken, rec.LastToken)
+		decode := sc.phase("decode", humanize.Count(rec.events, "token event"), rec.FirstToken, rec.LastToken)
 		decode.Tokens = len(rec.Gaps) > 0
 		list = append(list, decode)
 	}
@@ -278,8 +279,8 @@ func newGapChart(rec *record) *gapChart {
 	sorted := slices.Sorted(slices.Values(rec.Gaps))
 	longest := sorted[n-1]
 	top := niceTop(longest)
-	c := &gapChart{Top: formatDuration(top), Count: n, Cut: rec.gapsCut, Max: formatDuration(longest), MaxAt: slices.Index(rec.Gaps, longest) + 1}
-	c.Median, c.P95 = formatDuration(rank(sorted, 0.5)), formatDuration(rank(sorted, 0.95))
+	c := &gapChart{Top: humanize.Round(top.Seconds()), Count: n, Cut: rec.gapsCut, Max: humanize.Duration(longest), MaxAt: slices.Index(rec.Gaps, longest) + 1}
+	c.Median, c.P95 = humanize.Duration(rank(sorted, 0.5)), humanize.Duration(rank(sorted, 0.95))
 	y := func(d time.Duration) float64 { return chartHeight * (1 - d.Seconds()/max(top.Seconds(), 1e-9)) }
 	c.MedianY, c.P95Y = y(rank(sorted, 0.5)), y(rank(sorted, 0.95))
 	c.PerColumn = (n + maxColumns - 1) / maxColumns
@@ -298,7 +299,7 @@ func newGapChart(rec *record) *gapChart {
 		i++
 	}
 	c.Path = path.String()
-	c.Label = fmt.Sprintf("%s: median %s, 95th percentile %s, longest %s", formatCount(n, "gap"), c.Median, c.P95, c.Max)
+	c.Label = fmt.Sprintf("%s: median %s, 95th percentile %s, longest %s", humanize.Count(n, "gap"), c.Median, c.P95, c.Max)
 	return c
 }
 
@@ -311,12 +312,12 @@ func facts(rec *record) []fact {
 		{"target", rec.Target},
 		{"workload", rec.Workload.Name},
 		{"scheduled", stamp(rec.Scheduled)},
-		{"started", stamp(rec.Started) + ", " + formatDuration(rec.StartDelay()) + " late"},
+		{"started", stamp(rec.Started) + ", " + humanize.Duration(rec.StartDelay()) + " late"},
 		{"ended", stamp(rec.Ended)},
-		{"server address", cmp.Or(rec.RemoteAddr, "–")},
-		{"HTTP status", "–"},
-		{"model", cmp.Or(rec.Model, "–")},
-		{"finish reason", cmp.Or(rec.FinishReason, "–")},
+		{"server address", cmp.Or(rec.RemoteAddr, humanize.Unknown)},
+		{"HTTP status", humanize.Unknown},
+		{"model", cmp.Or(rec.Model, humanize.Unknown)},
+		{"finish reason", cmp.Or(rec.FinishReason, humanize.Unknown)},
 		{"prompt tokens", count(rec.PromptTokens) + " counted by the server, " + strconv.Itoa(rec.Workload.PromptTokens) + " asked for"},
 		{"cached prompt tokens", count(rec.CachedTokens)},
 		{"output tokens", fmt.Sprintf("%d by %s, %d asked for", rec.OutputTokens, cmp.Or(rec.TokenSource, prober.FromChunks), rec.Workload.OutputTokens)},
@@ -325,17 +326,15 @@ func facts(rec *record) []fact {
 	if rec.Status != 0 {
 		list[7].Value = strconv.Itoa(rec.Status)
 	}
-	if d, ok := rec.TTFT(); ok {
-		list = append(list, fact{"time to first token", formatDuration(d)})
-	}
-	if d, ok := rec.TTFA(); ok {
-		list = append(list, fact{"time to first answer", formatDuration(d)})
-	}
-	if d, ok := rec.TPOT(); ok {
-		list = append(list, fact{"time per output token", formatDuration(d)})
-	}
-	if d, ok := rec.Duration(); ok {
-		list = append(list, fact{"duration", formatDuration(d)})
+	for _, l := range []struct {
+		name string
+		of   func() (time.Duration, bool)
+	}{
+		{"time to first token", rec.TTFT}, {"time to first answer", rec.TTFA}, {"time per output token", rec.TPOT}, {"duration", rec.Duration},
+	} {
+		if d, ok := l.of(); ok {
+			list = append(list, fact{l.name, humanize.Duration(d)})
+		}
 	}
 	if !rec.CertExpiry.IsZero() {
 		list = append(list, fact{"certificate expires", stamp(rec.CertExpiry)})
@@ -354,5 +353,5 @@ func readDelay(rec *record) string {
 	if !rec.KernelStamps {
 		return "not known: no kernel stamps"
 	}
-	return "at most " + formatDuration(rec.ReadDelay)
+	return "at most " + humanize.Duration(rec.ReadDelay)
 }

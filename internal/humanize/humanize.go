@@ -1,0 +1,179 @@
+// Package humanize writes figures for people, on the status page, in the tool's output, in tables and in reports: the
+// same value reads the same everywhere.
+//
+// The rule: three significant digits, and the unit by the size of the value, so that the digits before the point are at
+// most three; whole numbers and counts in full, with a comma every three digits. Trailing zeros stay in a measured
+// duration, where they tell how exact it is, and are left out elsewhere. A figure that is not known is [Unknown].
+//
+// Between a number and its unit is a plain space, so that what is printed on a terminal can be searched and copied;
+// [NoBreak] is for pages.
+package humanize
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Unknown stands for a figure that is not known.
+const Unknown = "–"
+
+// unit is a scale of a quantity: what it is divided by.
+type unit struct {
+	size float64
+	name string
+}
+
+// Duration writes a measured time: 35.2 ns, 352 µs, 19.8 ms, 872 ms, 2.18 s, 120 s.
+func Duration(d time.Duration) string { return Seconds(d.Seconds()) }
+
+// Seconds is Duration of seconds.
+func Seconds(v float64) string {
+	return scaled(v, digits)
+}
+
+// Round writes a time that was chosen, such as a threshold or a tick of a chart, without trailing zeros: 500 µs, 50 ms,
+// 1.5 s.
+func Round(seconds float64) string { return scaled(seconds, Number) }
+
+func scaled(seconds float64, write func(float64) string) string {
+	if seconds == 0 {
+		return "0 s"
+	}
+	return inUnits(seconds, write, []unit{{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}, {1e-9, "ns"}})
+}
+
+// inUnits writes a value in the largest unit of which it is at least one, when rounded; else in the last.
+func inUnits(v float64, write func(float64) string, units []unit) string {
+	if !finite(v) {
+		return Number(v)
+	}
+	u := units[len(units)-1]
+	for _, larger := range units {
+		if math.Abs(v) >= 0.9995*larger.size {
+			u = larger
+			break
+		}
+	}
+	return write(v/u.size) + " " + u.name
+}
+
+// Number writes a rate, a mean, a gauge: 0.352, 0.5, 19.8, 872, 12,345.
+func Number(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return Unknown
+	case math.IsInf(v, 1):
+		return "∞"
+	case math.IsInf(v, -1):
+		return "-∞"
+	}
+	return trimmed(digits(v))
+}
+
+// digits writes three significant digits, and all of those before the point.
+func digits(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64) // 0.9999 has a digit more than 1.00
+	after := 2 - int(math.Floor(math.Log10(math.Abs(rounded))))
+	return grouped(strconv.FormatFloat(v, 'f', min(max(after, 0), 9), 64))
+}
+
+// trimmed leaves out zeros at the end of a fraction.
+func trimmed(s string) string {
+	if strings.Contains(s, ".") {
+		s = strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}
+
+// grouped puts a comma after every three digits before the point.
+func grouped(s string) string {
+	whole, fraction, _ := strings.Cut(s, ".")
+	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if fraction != "" {
+		return whole + "." + fraction
+	}
+	return whole
+}
+
+// Share writes a ratio as a percentage, with two significant digits of what it is away from 0 or from 100 %, so that
+// what is nearly all does not read as all: 0.052 %, 5.2 %, 52 %, 96.4 %, 99.95 %.
+func Share(ratio float64) string {
+	if !finite(ratio) {
+		return Unknown
+	}
+	percent := 100 * ratio
+	away := min(math.Abs(percent), math.Abs(percent-100))
+	after := 0
+	if away > 1e-9 {
+		after = min(max(1-int(math.Floor(math.Log10(away)+1e-9)), 0), 9)
+	}
+	return trimmed(strconv.FormatFloat(percent, 'f', after, 64)) + " %"
+}
+
+// Count writes a number of things: 1 probe, 2 probes, 12,345 successes.
+func Count(n int, noun string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "s"):
+		noun += "es"
+	default:
+		noun += "s"
+	}
+	return Whole(n) + " " + noun
+}
+
+// Whole writes a count: 12,345.
+func Whole(n int) string { return grouped(strconv.Itoa(n)) }
+
+// Bytes writes a size of memory or of a file: 512 B, 1.5 KiB, 128 MiB.
+func Bytes(n int64) string {
+	return inUnits(float64(n), Number, []unit{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}})
+}
+
+// Span writes how long something has lasted, in two units at most and without what is less: 8 s, 3 min 20 s, 2 h 5 min,
+// 3 d 4 h.
+func Span(d time.Duration) string {
+	s := max(0, int(d/time.Second))
+	switch {
+	case s < 60:
+		return two(s, "s", 0, "")
+	case s < 3600:
+		return two(s/60, "min", s%60, "s")
+	case s < 86400:
+		return two(s/3600, "h", s%3600/60, "min")
+	}
+	return two(s/86400, "d", s%86400/3600, "h")
+}
+
+func two(a int, unitA string, b int, unitB string) string {
+	text := strconv.Itoa(a) + " " + unitA
+	if b != 0 {
+		text += " " + strconv.Itoa(b) + " " + unitB
+	}
+	return text
+}
+
+// NoBreak keeps each number on one line with what follows it, its unit or what is counted, by no-break spaces.
+func NoBreak(text string) string {
+	var b strings.Builder
+	var before rune
+	for i, r := range text {
+		if r == ' ' && unicode.IsDigit(before) && i+1 < len(text) && !unicode.IsDigit(rune(text[i+1])) {
+			b.WriteRune('\u00a0')
+		} else {
+			b.WriteRune(r)
+		}
+		before = r
+	}
+	return b.String()
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

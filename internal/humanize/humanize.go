@@ -39,8 +39,11 @@ func Seconds(v float64) string {
 func Round(seconds float64) string { return scaled(seconds, Number) }
 
 func scaled(seconds float64, write func(float64) string) string {
-	if seconds == 0 {
+	switch size := math.Abs(seconds); {
+	case size == 0:
 		return "0 s"
+	case size < 0.9995e-9:
+		return "< 1 ns"
 	}
 	return inUnits(seconds, write, []unit{{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}, {1e-9, "ns"}})
 }
@@ -130,8 +133,13 @@ func Count(n int, noun string) string {
 	return Whole(n) + " " + noun
 }
 
-// Whole writes a count: 12,345.
-func Whole(n int) string { return grouped(strconv.Itoa(n)) }
+// Whole writes a count: 12,345. A negative one is not known.
+func Whole(n int) string {
+	if n < 0 {
+		return Unknown
+	}
+	return grouped(strconv.Itoa(n))
+}
 
 // Bytes writes a size of memory or of a file: 512 B, 1.5 KiB, 128 MiB.
 func Bytes(n int64) string {

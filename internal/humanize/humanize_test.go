@@ -19,6 +19,7 @@ func TestSeconds(t *testing.T) {
 		measured, round string
 	}{
 		{0, "0 s", "0 s"},
+		{2e-12, "< 1 ns", "< 1 ns"},
 		{1e-9, "1.00 ns", "1 ns"},
 		{35.23e-9, "35.2 ns", "35.2 ns"},
 		{999.4e-9, "999 ns", "999 ns"},
@@ -76,7 +77,8 @@ func TestCountsBytesAndSpans(t *testing.T) {
 		{Count(1, "probe"), "1 probe"},
 		{Count(0, "probe"), "0 probes"},
 		{Count(12345, "success"), "12,345 successes"},
-		{Whole(-1234567), "-1,234,567"},
+		{Whole(-1), "–"},
+		{Whole(1234567), "1,234,567"},
 		{Whole(999), "999"},
 		{Bytes(0), "0 B"},
 		{Bytes(512), "512 B"},

@@ -381,8 +381,8 @@ func TestProbePageTellsEverySuspicionAndFact(t *testing.T) {
 	f.history.Ended(r)
 	text := readable(get(f.handler(), "/probe?target=t&id=p", "").Body.String())
 	want := []string{
-		"request id p target t workload w", "server address 10.0.0.1:8000", "model mm", "prompt tokens 8 counted by the server, 8 asked for",
-		"cached prompt tokens 4", "output tokens 3 by chunks, 3 asked for", "read delay at most 120 µs",
+		"request id p target t workload w", "server address 10.0.0.1:8000", "model mm", "prompt tokens 8 of 8 asked for",
+		"cached prompt tokens 4", "output tokens 3 of 3 asked for, counted by chunks", "read delay at most 120 µs",
 		"median 10.0 ms", "95th percentile 30.0 ms", "longest 30.0 ms (gap 2 of 2)",
 	}
 	for _, name := range prober.SuspectNames() {

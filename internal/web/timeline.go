@@ -318,9 +318,9 @@ func facts(rec *record) []fact {
 		{"HTTP status", humanize.Unknown},
 		{"model", cmp.Or(rec.Model, humanize.Unknown)},
 		{"finish reason", cmp.Or(rec.FinishReason, humanize.Unknown)},
-		{"prompt tokens", count(rec.PromptTokens) + " counted by the server, " + strconv.Itoa(rec.Workload.PromptTokens) + " asked for"},
-		{"cached prompt tokens", count(rec.CachedTokens)},
-		{"output tokens", fmt.Sprintf("%d by %s, %d asked for", rec.OutputTokens, cmp.Or(rec.TokenSource, prober.FromChunks), rec.Workload.OutputTokens)},
+		{"prompt tokens", fmt.Sprintf("%s of %d asked for", humanize.Whole(rec.PromptTokens), rec.Workload.PromptTokens)},
+		{"cached prompt tokens", humanize.Whole(rec.CachedTokens)},
+		{"output tokens", fmt.Sprintf("%s of %d asked for, counted by %s", humanize.Whole(rec.OutputTokens), rec.Workload.OutputTokens, cmp.Or(rec.TokenSource, prober.FromChunks))},
 		{"read delay", readDelay(rec)},
 	}
 	if rec.Status != 0 {
@@ -340,13 +340,6 @@ func facts(rec *record) []fact {
 		list = append(list, fact{"certificate expires", stamp(rec.CertExpiry)})
 	}
 	return list
-}
-
-func count(n int) string {
-	if n < 0 {
-		return "not"
-	}
-	return strconv.Itoa(n)
 }
 
 func readDelay(rec *record) string {

@@ -324,7 +324,7 @@ func (a *answer) believeTimings() {
 	if a.timings == nil || a.res.FirstToken.IsZero() {
 		return
 	}
-	most := float64(a.res.FirstToken.Sub(a.res.Sent)+soundError) / float64(time.Millisecond)
+	most := float64(a.res.FirstToken.Sub(a.res.Sent)+SoundError) / float64(time.Millisecond)
 	queue, queued := bound.Within(*a.timings.Queue, most)
 	prefill, filled := bound.Within(*a.timings.Prefill, most-queue)
 	if !queued || !filled {

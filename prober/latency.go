@@ -13,8 +13,9 @@ type Latency struct {
 }
 
 const (
-	// soundError is an error that every recorded latency may have.
-	soundError = time.Millisecond
+	// SoundError is an error that every recorded latency may have, and that the time stamp of an event may have before
+	// the event counts as read late.
+	SoundError = time.Millisecond
 	// soundShare is the share of a latency that its error may be: one in 50 is 2 %, less than half the width of a
 	// bucket of a native histogram with the factor 1.1.
 	soundShare = 50
@@ -24,7 +25,7 @@ const (
 func (l Latency) Error() time.Duration { return max(l.Value-l.Least, l.Most-l.Value) }
 
 // Sound reports whether the latency may be recorded: its error is at most 1 ms or 2 % of it, whichever is larger.
-func (l Latency) Sound() bool { return l.Error() <= max(soundError, l.Value/soundShare) }
+func (l Latency) Sound() bool { return l.Error() <= max(SoundError, l.Value/soundShare) }
 
 // per divides a latency by a count.
 func (l Latency) per(n int) Latency {

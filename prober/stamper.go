@@ -216,7 +216,7 @@ func (s *stamper) finish(r *Result) (late bool) {
 	if slices.ContainsFunc(s.early, func(early time.Duration) bool { return early > 0 }) {
 		r.Early = s.early
 	}
-	return len(s.shifts) > 0 || slices.ContainsFunc(s.early, func(early time.Duration) bool { return early > soundError })
+	return len(s.shifts) > 0 || slices.ContainsFunc(s.early, func(early time.Duration) bool { return early > SoundError })
 }
 
 // shift makes the time of a token event earlier.

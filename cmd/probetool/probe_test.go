@@ -133,13 +133,14 @@ func TestProbeJSON(t *testing.T) {
 		Output  int      `json:"output_tokens"`
 		Source  string   `json:"token_source"`
 		Finish  string   `json:"finish_reason"`
-		First   float64  `json:"first_token_seconds"`
-		Last    float64  `json:"last_token_seconds"`
-		TTFT    float64  `json:"ttft_seconds"`
-		TPOT    float64  `json:"tpot_seconds"`
-		All     float64  `json:"duration_seconds"`
-		Queue   float64  `json:"server_queue_seconds"`
-		Prefill float64  `json:"server_prefill_seconds"`
+		Sent    time.Time
+		First   time.Time `json:"first_token"`
+		Last    time.Time `json:"last_token"`
+		TTFT    float64   `json:"ttft_seconds"`
+		TPOT    float64   `json:"tpot_seconds"`
+		All     float64   `json:"duration_seconds"`
+		Queue   float64   `json:"server_queue_seconds"`
+		Prefill float64   `json:"server_prefill_seconds"`
 		Gaps    []float64
 	}
 	if err := json.Unmarshal([]byte(stdout), &struct {
@@ -164,9 +165,10 @@ func TestProbeJSON(t *testing.T) {
 	for _, gap := range got.Gaps {
 		sum += gap
 	}
-	const rounding = 1e-6
-	if got.TTFT != got.First || got.All != got.Last || math.Abs(got.Last-got.First-sum) > rounding || math.Abs(got.TPOT-sum/23) > rounding {
-		t.Errorf("TTFT %v and first token %v, duration %v and last token %v, gaps %v and TPOT %v do not agree", got.TTFT, got.First, got.All, got.Last, sum, got.TPOT)
+	first, last := got.First.Sub(got.Sent).Seconds(), got.Last.Sub(got.Sent).Seconds()
+	agree := func(a, b float64) bool { return math.Abs(a-b) < 20e-6 } // each of 23 gaps is rounded to a microsecond
+	if !agree(got.TTFT, first) || !agree(got.All, last) || !agree(last-first, sum) || !agree(got.TPOT, sum/23) {
+		t.Errorf("TTFT %v and first token %v, duration %v and last token %v, gaps %v and TPOT %v do not agree", got.TTFT, first, got.All, last, sum, got.TPOT)
 	}
 	// A busy machine makes everything later, never earlier.
 	if got.Prefill < 0.019 || got.TTFT < got.Queue+got.Prefill || got.TPOT < 0.019 {

@@ -121,15 +121,15 @@ type result struct {
 	Ended        time.Time `json:"ended"`
 	FinishReason string    `json:"finish_reason"`
 	TTFT         *float64  `json:"ttft_seconds"`
-	Queue        *float64  `json:"queue_seconds"`
-	Prefill      *float64  `json:"prefill_seconds"`
+	Queue        *float64  `json:"server_queue_seconds"`
+	Prefill      *float64  `json:"server_prefill_seconds"`
 	Outside      *float64  `json:"outside_seconds"`
 	Duration     *float64  `json:"duration_seconds"`
 	ReadDelay    *float64  `json:"read_delay_seconds"`
 	PromptTokens *int      `json:"prompt_tokens"`
 	CachedTokens *int      `json:"cached_prompt_tokens"`
 	OutputTokens int       `json:"output_tokens"`
-	TokenSource  string    `json:"output_tokens_source"`
+	TokenSource  string    `json:"token_source"`
 	Events       int       `json:"token_events"`
 	Gaps         []float64 `json:"gaps_seconds"`
 }

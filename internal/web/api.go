@@ -120,42 +120,15 @@ type apiResults struct {
 	Results []apiResult `json:"results"`
 }
 
+// apiResult is the result's own JSON form and what the page makes of it. Gaps and bounds are told of one probe alone,
+// while it is young.
 type apiResult struct {
-	Target       string             `json:"target"`
-	Workload     string             `json:"workload"`
-	RequestID    string             `json:"request_id"`
-	Success      bool               `json:"success"`
-	Reason       prober.Reason      `json:"reason,omitempty"`
-	Error        string             `json:"error,omitempty"`
-	Body         string             `json:"body,omitempty"`
-	Status       int                `json:"http_status,omitempty"`
-	Warmup       bool               `json:"warmup"`
-	Suspect      []string           `json:"suspect,omitempty"`
-	Scheduled    string             `json:"scheduled"`
-	Started      string             `json:"started"`
-	Ended        string             `json:"ended"`
-	RemoteAddr   string             `json:"remote_address,omitempty"`
-	Model        string             `json:"model,omitempty"`
-	FinishReason string             `json:"finish_reason,omitempty"`
-	StartDelay   float64            `json:"start_delay_seconds"`
-	Connect      *float64           `json:"connect_seconds,omitempty"`
-	TTFT         *float64           `json:"ttft_seconds,omitempty"`
-	TTFA         *float64           `json:"ttfa_seconds,omitempty"`
-	Queue        *float64           `json:"queue_seconds,omitempty"`
-	Prefill      *float64           `json:"prefill_seconds,omitempty"`
-	Outside      *float64           `json:"outside_seconds,omitempty"`
-	ITLP50       *float64           `json:"itl_p50_seconds,omitempty"`
-	ITLP95       *float64           `json:"itl_p95_seconds,omitempty"`
-	ITLMax       *float64           `json:"itl_max_seconds,omitempty"`
-	TPOT         *float64           `json:"tpot_seconds,omitempty"`
-	Duration     *float64           `json:"duration_seconds,omitempty"`
-	ReadDelay    *float64           `json:"read_delay_seconds,omitempty"`
-	PromptTokens *int               `json:"prompt_tokens,omitempty"`
-	CachedTokens *int               `json:"cached_prompt_tokens,omitempty"`
-	OutputTokens int                `json:"output_tokens"`
-	TokenSource  prober.TokenSource `json:"output_tokens_source,omitempty"`
-	Events       int                `json:"token_events"`
-	Gaps         []float64          `json:"gaps_seconds,omitempty"` // of one probe alone, while it is young
+	prober.ResultJSON
+	Outside *float64 `json:"outside_seconds,omitempty"` // TTFT without server_queue_seconds and server_prefill_seconds
+	ITLP50  *float64 `json:"itl_p50_seconds,omitempty"`
+	ITLP95  *float64 `json:"itl_p95_seconds,omitempty"`
+	ITLMax  *float64 `json:"itl_max_seconds,omitempty"`
+	Events  int      `json:"token_events"`
 }
 
 func (s *site) apiTargets(w http.ResponseWriter, _ *http.Request) {
@@ -199,7 +172,9 @@ func (s *site) apiResults(w http.ResponseWriter, r *http.Request) {
 	slices.SortStableFunc(records, func(a, b *record) int { return b.Ended.Compare(a.Ended) })
 	answer := apiResults{Results: []apiResult{}}
 	for _, rec := range records[:min(limit, len(records))] {
-		answer.Results = append(answer.Results, newAPIResult(rec))
+		res := newAPIResult(rec)
+		res.Gaps, res.Early = nil, nil
+		answer.Results = append(answer.Results, res)
 	}
 	writeJSON(w, http.StatusOK, answer)
 }
@@ -274,20 +249,12 @@ func newAPIWorkload(w *workloadView) apiWorkload {
 
 func newAPIResult(rec *record) apiResult {
 	res := apiResult{
-		Target: rec.Target, Workload: rec.Workload.Name, RequestID: rec.RequestID, Success: rec.OK(), Reason: rec.Reason,
-		Error: rec.errText, Body: rec.Body, Status: rec.Status, Warmup: rec.Warmup, Suspect: rec.Suspect.Names(),
-		Scheduled: rfc3339(rec.Scheduled), Started: rfc3339(rec.Started), Ended: rfc3339(rec.Ended),
-		RemoteAddr: rec.RemoteAddr, Model: rec.Model, FinishReason: rec.FinishReason, StartDelay: rec.StartDelay().Seconds(),
-		Connect: duration(rec.ConnectTime()), TTFT: duration(rec.TTFT()), TTFA: duration(rec.TTFA()), Duration: duration(rec.Duration()),
-		ITLP50: positive(rec.itlP50), ITLP95: positive(rec.itlP95), ITLMax: positive(rec.itlMax), TPOT: duration(rec.TPOT()),
-		PromptTokens: counted(rec.PromptTokens), CachedTokens: counted(rec.CachedTokens),
-		OutputTokens: rec.OutputTokens, TokenSource: rec.TokenSource, Events: rec.events,
+		ResultJSON: rec.JSON(), ITLP50: positive(rec.itlP50), ITLP95: positive(rec.itlP95), ITLMax: positive(rec.itlMax), Events: rec.events,
 	}
-	if queue, prefill, outside, ok := rec.split(); ok {
-		res.Queue, res.Prefill, res.Outside = ptr(queue.Seconds()), ptr(prefill.Seconds()), ptr(outside.Seconds())
-	}
-	if rec.KernelStamps {
-		res.ReadDelay = ptr(rec.ReadDelay.Seconds())
+	// Its bounds may be gone, and with them what the form would say.
+	res.TTFT, res.TTFA, res.TPOT, res.Duration = duration(rec.TTFT()), duration(rec.TTFA()), duration(rec.TPOT()), duration(rec.Duration())
+	if _, _, outside, ok := rec.split(); ok {
+		res.Outside = ptr(outside.Seconds())
 	}
 	return res
 }
@@ -302,21 +269,6 @@ func duration(d time.Duration, known bool) *float64 {
 }
 
 func positive(d time.Duration) *float64 { return duration(d, d > 0) }
-
-func counted(n int) *int {
-	if n < 0 {
-		return nil
-	}
-	return &n
-}
-
-func seconds(ds []time.Duration) []float64 {
-	list := make([]float64, len(ds))
-	for i, d := range ds {
-		list[i] = d.Seconds()
-	}
-	return list
-}
 
 func rfc3339(t time.Time) string {
 	if t.IsZero() {

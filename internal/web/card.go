@@ -241,7 +241,7 @@ func newResultRow(rec *record, now time.Time) resultRow {
 		Tokens: strconv.Itoa(rec.OutputTokens), Suspects: rec.Suspect.Names(),
 	}
 	if row.Failed {
-		row.Outcome, row.Error = string(rec.Reason), scrub.Text(rec.errText, maxThin)
+		row.Outcome, row.Error = string(rec.Reason), scrub.Text(rec.errText(), maxThin)
 	}
 	if queue, prefill, outside, ok := rec.split(); ok {
 		row.Queue, row.Prefill, row.Outside = humanize.Duration(queue), humanize.Duration(prefill), humanize.Duration(outside)

@@ -14,8 +14,7 @@ const maxGaps = 2048
 
 // record is a result as it is kept: bounded, and never changed once it can be seen.
 type record struct {
-	prober.Result // Gaps, Early and Body only while young
-	errText       string
+	prober.Result               // Gaps, Early and Body only while young
 	events        int           // token events; the gaps may be gone
 	itlP50        time.Duration // of the recordable gaps; 0 where there are none
 	itlP95        time.Duration
@@ -32,8 +31,7 @@ func newRecord(res *prober.Result) *record {
 	probe.RequestID = scrub.Text(probe.RequestID, maxID)
 	rec.Probe = &probe
 	if res.Err != nil {
-		rec.errText = scrub.Text(res.Err.Error(), maxError)
-		rec.Err = errors.New(rec.errText) // the original may hold on to a response
+		rec.Err = errors.New(scrub.Text(res.Err.Error(), maxError)) // the original may hold on to a response
 	}
 	rec.Body = scrub.Text(res.Body, maxBody)
 	rec.Model = scrub.Text(res.Model, maxName)
@@ -64,9 +62,18 @@ func (rec *record) thin() *record {
 	t := *rec
 	t.Gaps, t.Early = nil, nil
 	t.Body = scrub.Text(rec.Body, maxThin)
-	t.errText = scrub.Text(rec.errText, maxThin)
-	t.Err = nil
+	if rec.Err != nil {
+		t.Err = errors.New(scrub.Text(rec.errText(), maxThin))
+	}
 	return &t
+}
+
+// errText is why the probe failed; empty: it did not.
+func (rec *record) errText() string {
+	if rec.Err == nil {
+		return ""
+	}
+	return rec.Err.Error()
 }
 
 // recorded is a latency of a result if it is known well enough to be recorded.

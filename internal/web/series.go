@@ -132,7 +132,7 @@ func (s *series) shareTexts(rec *record) {
 	if last.Body == rec.Body {
 		rec.Body = last.Body
 	}
-	if last.errText == rec.errText {
-		rec.errText, rec.Err = last.errText, last.Err
+	if last.errText() == rec.errText() {
+		rec.Err = last.Err
 	}
 }

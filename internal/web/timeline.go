@@ -54,9 +54,7 @@ func (s *site) probe(w http.ResponseWriter, r *http.Request) {
 			writeError(w, http.StatusNotFound, "no ended probe is kept under this target and id")
 			return
 		}
-		res := newAPIResult(rec)
-		res.Gaps = seconds(rec.Gaps)
-		writeJSON(w, http.StatusOK, res)
+		writeJSON(w, http.StatusOK, newAPIResult(rec))
 		return
 	}
 	page := probePage{frame: s.frame("probe "+scrub.Text(id, maxID)+" – llm_prober", Unknown, now), Target: scrub.Text(target, maxName), ID: scrub.Text(id, maxID)}
@@ -129,7 +127,7 @@ func (p *probePage) tell(rec *record) {
 	for _, name := range rec.Suspect.Names() {
 		p.Suspects = append(p.Suspects, fact{name, suspectMeaning(name)})
 	}
-	p.Error, p.Body = rec.errText, rec.Body
+	p.Error, p.Body = rec.errText(), rec.Body
 }
 
 // tellFlight fills the page with a probe that has not ended.

@@ -143,7 +143,7 @@ func newWhy(v *targetView, now time.Time) *why {
 	for _, c := range countReasons(w.streak()) {
 		y.Reasons = append(y.Reasons, reasonSeen{
 			Reason: c.last.Reason, Count: c.count, At: clock(c.last.Ended, now), ID: c.last.RequestID,
-			Status: c.last.Status, Error: c.last.errText, Body: c.last.Body,
+			Status: c.last.Status, Error: c.last.errText(), Body: c.last.Body,
 		})
 	}
 	return y

@@ -236,7 +236,7 @@ func totals(t Totals) []total {
 func newResultRow(rec *record, now time.Time) resultRow {
 	row := resultRow{
 		ID: rec.RequestID, Ended: clock(rec.Ended, now), Outcome: "ok", Failed: !rec.OK(), Warmup: rec.Warmup,
-		TTFT: known(rec.TTFT()), ITL: latency(rec.itlP50), ITLP95: latency(rec.itlP95), Duration: known(rec.Duration()),
+		TTFT: latency(rec.ttft), ITL: latency(rec.itlP50), ITLP95: latency(rec.itlP95), Duration: latency(rec.duration),
 		Queue: humanize.Unknown, Prefill: humanize.Unknown, Outside: humanize.Unknown,
 		Tokens: strconv.Itoa(rec.OutputTokens), Suspects: rec.Suspect.Names(),
 	}

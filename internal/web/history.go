@@ -112,15 +112,11 @@ func (h *History) seriesOf(target, workload string) *series {
 
 // seriesView is a series at one moment.
 type seriesView struct {
-	workload    string
-	state       State
-	since       time.Time
-	consecutive int
-	lastSuccess time.Time
-	totals      Totals
-	results     []*record // newest first
-	failures    []*record // newest first; the young ones are among the results too
-	minutes     []minute  // oldest first
+	standing
+	workload string
+	results  []*record // newest first
+	failures []*record // newest first; the young ones are among the results too
+	minutes  []minute  // oldest first
 }
 
 // view lists the workloads of a target by name.
@@ -131,10 +127,7 @@ func (h *History) view(target string, now time.Time) []seriesView {
 	views := make([]seriesView, 0, len(workloads))
 	for _, name := range slices.Sorted(maps.Keys(workloads)) {
 		s := workloads[name]
-		v := seriesView{
-			workload: name, state: s.state, since: s.since, consecutive: s.consecutive, lastSuccess: s.lastSuccess,
-			totals: s.totals, results: s.results.newest(), failures: s.failures.newest(), minutes: s.minutes.last(now),
-		}
+		v := seriesView{s.standing, name, s.results.newest(), s.failures.newest(), s.minutes.last(now)}
 		v.totals.ByReason = maps.Clone(s.totals.ByReason)
 		views = append(views, v)
 	}

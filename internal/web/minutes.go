@@ -1,8 +1,11 @@
 package web
 
 import (
+	"cmp"
 	"slices"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/quantile"
 )
 
 const (
@@ -10,15 +13,18 @@ const (
 	samplesPerMinute = 64 // more probes a minute than this overwrite the oldest
 )
 
-// minute sums up the probes of a series that ended in one minute. Durations are 0 where nothing is known.
+// minute sums up the probes of a workload that ended in one minute. What is not known is 0.
 type minute struct {
 	start    time.Time
 	probes   int // successes that measure
 	failures int
 
-	ttft, itl, itlP95, connect time.Duration // medians over the probes
-	split                      int           // probes whose server told where the time went
-	queue, prefill, outside    time.Duration // means over those: means add up, medians do not
+	// Medians over the probes.
+	ttft, itl, itlP95, connect, duration time.Duration
+	speed                                float64 // output tokens a second of one stream
+
+	split                   int           // probes whose server told where the time went
+	queue, prefill, outside time.Duration // means over those: means add up, medians do not
 }
 
 // minutes holds the last hour of a series, minute by minute.
@@ -30,8 +36,9 @@ type minutes struct {
 // openMinute gathers the samples of the minute that is not over.
 type openMinute struct {
 	minute
-	ttfts, itls, itlP95s, connects   []time.Duration
-	queueSum, prefillSum, outsideSum time.Duration
+	ttfts, itls, itlP95s, connects, durations samples[time.Duration]
+	speeds                                    samples[float64]
+	queueSum, prefillSum, outsideSum          time.Duration
 }
 
 func (m *minutes) add(rec *record) {
@@ -48,8 +55,7 @@ func (m *minutes) close() {
 		return
 	}
 	m.done[m.open.start.Minute()] = m.open.sum()
-	o := &m.open
-	*o = openMinute{ttfts: o.ttfts[:0], itls: o.itls[:0], itlP95s: o.itlP95s[:0], connects: o.connects[:0]}
+	m.open = openMinute{}
 }
 
 // last lists the minutes of the last hour that saw a probe, oldest first.
@@ -80,15 +86,13 @@ func (o *openMinute) add(rec *record) {
 	}
 	i := o.probes % samplesPerMinute
 	o.probes++
-	ttft, _ := rec.TTFT()
-	put(&o.ttfts, i, ttft)
-	if rec.itlP50 > 0 {
-		put(&o.itls, i, rec.itlP50)
-		put(&o.itlP95s, i, rec.itlP95)
-	}
-	if d, ok := rec.ConnectTime(); ok {
-		put(&o.connects, i, d)
-	}
+	connect, _ := rec.ConnectTime()
+	o.ttfts.put(i, rec.ttft)
+	o.itls.put(i, rec.itlP50)
+	o.itlP95s.put(i, rec.itlP95)
+	o.connects.put(i, connect)
+	o.durations.put(i, rec.duration)
+	o.speeds.put(i, rec.speed())
 	if queue, prefill, outside, ok := rec.split(); ok {
 		o.split++
 		o.queueSum += queue
@@ -97,21 +101,37 @@ func (o *openMinute) add(rec *record) {
 	}
 }
 
-// put writes sample i, or appends it where fewer came before.
-func put(list *[]time.Duration, i int, d time.Duration) {
-	if i < len(*list) {
-		(*list)[i] = d
-		return
-	}
-	*list = append(*list, d)
-}
-
 func (o *openMinute) sum() minute {
 	m := o.minute
-	m.ttft, m.itl, m.itlP95, m.connect = median(o.ttfts), median(o.itls), median(o.itlP95s), median(o.connects)
+	m.ttft, m.itl, m.itlP95, m.connect, m.duration = o.ttfts.median(), o.itls.median(), o.itlP95s.median(), o.connects.median(), o.durations.median()
+	m.speed = o.speeds.median()
 	if o.split > 0 {
 		n := time.Duration(o.split)
 		m.queue, m.prefill, m.outside = o.queueSum/n, o.prefillSum/n, o.outsideSum/n
 	}
 	return m
+}
+
+// samples are values of one kind, of which only those above 0 are known.
+type samples[T cmp.Ordered] []T
+
+// put writes a known value in the place of sample i, or appends it where fewer came before.
+func (s *samples[T]) put(i int, v T) {
+	var zero T
+	switch {
+	case v <= zero:
+	case i < len(*s):
+		(*s)[i] = v
+	default:
+		*s = append(*s, v)
+	}
+}
+
+// median is 0 of no samples.
+func (s samples[T]) median() T {
+	if len(s) == 0 {
+		var zero T
+		return zero
+	}
+	return quantile.NearestRank(slices.Sorted(slices.Values(s)), 0.5)
 }

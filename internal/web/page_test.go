@@ -402,9 +402,9 @@ func TestProbePageOfAFlight(t *testing.T) {
 		p := &prober.Probe{Target: "t", Workload: &shape512, RequestID: "p", Started: time.Now()}
 		phases := func() []string {
 			s := newSite(f.options())
-			_, flight := s.findProbe("t", "p", time.Now())
+			_, flight, _ := s.findProbe("t", "p", time.Now())
 			var page probePage
-			page.tellFlight(flight)
+			page.tellFlight(flight, false)
 			var names []string
 			for _, ph := range page.Phases {
 				names = append(names, ph.Name+" "+ph.Took)

@@ -57,29 +57,33 @@ func (r *ring) newest() []*record {
 
 // Totals counts what happened to a workload of a target since the prober started.
 type Totals struct {
-	Ended    int // outside of warm-up
-	Failed   int
-	Suspect  int
-	Warmup   int
-	Missed   int
-	ByReason map[prober.Reason]int
+	Ended    int                   `json:"requests_total"` // outside of warm-up
+	Failed   int                   `json:"request_failures_total"`
+	Suspect  int                   `json:"suspect_total"`
+	Warmup   int                   `json:"warmup_requests_total"`
+	Missed   int                   `json:"missed_total"`
+	ByReason map[prober.Reason]int `json:"request_failures_by_reason,omitempty"`
 }
 
-// series is what is kept of one workload of one target.
-type series struct {
-	results  ring
-	failures ring
-	minutes  minutes
-	totals   Totals
-
+// standing is how a workload of a target does.
+type standing struct {
 	state       State // Failing, WarmingUp, OK or Unknown
 	since       time.Time
 	consecutive int // failures since the last success
 	lastSuccess time.Time
+	totals      Totals
+}
+
+// series is what is kept of one workload of one target.
+type series struct {
+	standing
+	results  ring
+	failures ring
+	minutes  minutes
 }
 
 func newSeries() *series {
-	return &series{state: Unknown, totals: Totals{ByReason: map[prober.Reason]int{}}}
+	return &series{standing: standing{state: Unknown, totals: Totals{ByReason: map[prober.Reason]int{}}}}
 }
 
 func (s *series) add(rec *record, results, failures int) {

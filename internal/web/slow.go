@@ -3,6 +3,8 @@ package web
 import (
 	"slices"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/quantile"
 )
 
 // Part is a part of a request that can be slow.
@@ -62,8 +64,11 @@ func usual(minutes []minute, of func(minute) time.Duration) time.Duration {
 	if len(ds) < usualMinutes {
 		return 0
 	}
-	slices.Sort(ds)
-	return rank(ds, 0.25)
+	return lowerQuartile(ds)
+}
+
+func lowerQuartile(ds []time.Duration) time.Duration {
+	return quantile.NearestRank(slices.Sorted(slices.Values(ds)), 0.25)
 }
 
 // findSlow compares the recent results with the hour that they end.
@@ -116,7 +121,11 @@ func blame(s slowness, recent recently, minutes []minute) slowness {
 	}
 	var most time.Duration
 	for _, p := range parts {
-		was := lowerQuartile(with, p.of)
+		ds := make([]time.Duration, len(with)) // a 0 counts: a queue is often empty
+		for i, m := range with {
+			ds[i] = p.of(m)
+		}
+		was := lowerQuartile(ds)
 		if grew := p.of(recent.minute) - was; grew > most {
 			most = grew
 			s.part, s.now, s.usual = p.part, p.of(recent.minute), was
@@ -125,51 +134,26 @@ func blame(s slowness, recent recently, minutes []minute) slowness {
 	return s
 }
 
-// lowerQuartile counts a 0 as a value: a queue is often empty.
-func lowerQuartile(minutes []minute, of func(minute) time.Duration) time.Duration {
-	ds := make([]time.Duration, len(minutes))
-	for i, m := range minutes {
-		ds[i] = of(m)
-	}
-	slices.Sort(ds)
-	return rank(ds, 0.25)
-}
-
-// recently sums up the recent successes of a series: the numbers that are shown large.
+// recently sums up the recent successes of a workload: the numbers that are shown large.
 type recently struct {
 	minute
-	duration time.Duration
-	speed    float64 // output tokens a second of one stream; 0: unknown
-	last     time.Time
+	last time.Time
 }
 
 func recentOf(results []*record) recently {
 	var o openMinute
-	var r recently
-	var durations []time.Duration
-	var speeds []float64
+	var last time.Time
 	for _, rec := range results {
 		if !rec.measured() {
 			continue
 		}
-		if r.last.IsZero() {
-			r.last = rec.Ended
+		if last.IsZero() {
+			last = rec.Ended
 		}
-		if o.probes >= samplesPerMinute || o.probes >= recentCount && r.last.Sub(rec.Ended) > recentAtMost {
+		if o.probes >= samplesPerMinute || o.probes >= recentCount && last.Sub(rec.Ended) > recentAtMost {
 			break
 		}
 		o.add(rec)
-		if d, ok := rec.Duration(); ok {
-			durations = append(durations, d)
-		}
-		if v, ok := rec.speed(); ok {
-			speeds = append(speeds, v)
-		}
 	}
-	r.minute, r.duration = o.sum(), median(durations)
-	if len(speeds) > 0 {
-		slices.Sort(speeds)
-		r.speed = speeds[(len(speeds)-1)/2]
-	}
-	return r
+	return recently{o.sum(), last}
 }

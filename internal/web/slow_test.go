@@ -74,8 +74,8 @@ func TestMinutes(t *testing.T) {
 	add(start.Add(2*time.Minute), 10*ms, "dns") // late: counted in the minute that is open
 
 	want := []minute{
-		{start: start, probes: 3, failures: 1, ttft: 80 * ms, itl: 20 * ms, itlP95: 60 * ms},
-		{start: start.Add(3 * time.Minute), probes: 1, failures: 1, ttft: 120 * ms, itl: 30 * ms, itlP95: 90 * ms},
+		{start: start, probes: 3, failures: 1, ttft: 80 * ms, itl: 20 * ms, itlP95: 60 * ms, duration: 160 * ms, speed: 18.75},
+		{start: start.Add(3 * time.Minute), probes: 1, failures: 1, ttft: 120 * ms, itl: 30 * ms, itlP95: 90 * ms, duration: 240 * ms, speed: 12.5},
 	}
 	if diff := cmp.Diff(want, m.last(start.Add(4*time.Minute)), cmp.AllowUnexported(minute{})); diff != "" {
 		t.Errorf("minutes (-want +got):\n%s", diff)

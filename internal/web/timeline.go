@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/llm-prober/llm_prober/internal/humanize"
+	"github.com/llm-prober/llm_prober/internal/quantile"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
@@ -48,7 +49,7 @@ func (s *site) probe(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Vary", "Accept")
 	target, id := r.URL.Query().Get("target"), r.URL.Query().Get("id")
 	now := time.Now()
-	rec, flight := s.findProbe(target, id, now)
+	rec, flight, limit := s.findProbe(target, id, now)
 	if prefersJSON(r.Header.Get("Accept")) {
 		if rec == nil {
 			writeError(w, http.StatusNotFound, "no ended probe is kept under this target and id")
@@ -64,7 +65,7 @@ func (s *site) probe(w http.ResponseWriter, r *http.Request) {
 	case rec != nil:
 		page.tell(rec)
 	case flight != nil:
-		page.tellFlight(flight)
+		page.tellFlight(flight, flight.silence >= limit)
 	default:
 		page.Missing = true
 		status = http.StatusNotFound
@@ -73,30 +74,25 @@ func (s *site) probe(w http.ResponseWriter, r *http.Request) {
 	s.render(w, status, "probe.html", page)
 }
 
-// silentFlight is a probe in flight, and whether its silence is longer than its target's limit.
-type silentFlight struct {
-	flightView
-	silent bool
-}
-
-// findProbe looks for a probe that is kept or in flight; both are nil if it is neither.
-func (s *site) findProbe(target, id string, now time.Time) (*record, *silentFlight) {
+// findProbe looks for a probe that is kept or in flight, and how long one of its target may be silent; both are nil if
+// it is neither.
+func (s *site) findProbe(target, id string, now time.Time) (rec *record, flight *flightView, limit time.Duration) {
 	targets := s.Targets()
 	at := slices.IndexFunc(targets, func(t Target) bool { return t.Name == target })
 	if at < 0 {
-		return nil, nil
+		return nil, nil, 0
 	}
 	for _, series := range s.History.view(target, now) {
 		if rec := series.find(id); rec != nil {
-			return rec, nil
+			return rec, nil, 0
 		}
 	}
 	for _, f := range s.History.inFlight(now)[target] {
 		if scrub.Text(f.RequestID, maxID) == id {
-			return nil, &silentFlight{f, f.silence >= targets[at].silenceLimit()}
+			return nil, &f, targets[at].silenceLimit()
 		}
 	}
-	return nil, nil
+	return nil, nil, 0
 }
 
 // tell fills the page with an ended probe.
@@ -113,8 +109,8 @@ func (p *probePage) tell(rec *record) {
 	total := rec.Ended.Sub(rec.Started)
 	p.Total = humanize.Duration(total)
 	p.Outcome += " in " + p.Total
-	if d, ok := rec.TTFT(); ok {
-		p.Outcome += ": first token after " + humanize.Duration(d)
+	if rec.ttft > 0 {
+		p.Outcome += ": first token after " + humanize.Duration(rec.ttft)
 		if rec.itlP50 > 0 {
 			p.Outcome += ", then one every " + humanize.Duration(rec.itlP50) + " (median)"
 		}
@@ -131,10 +127,10 @@ func (p *probePage) tell(rec *record) {
 }
 
 // tellFlight fills the page with a probe that has not ended.
-func (p *probePage) tellFlight(f *silentFlight) {
+func (p *probePage) tellFlight(f *flightView, silent bool) {
 	p.InFlight, p.Outcome = true, "in flight for "+humanize.Span(f.age)
 	p.mark = mark{Unknown, "…", "In flight"}
-	if f.silent {
+	if silent {
 		p.mark = markOf(Silent)
 	}
 	p.Total = humanize.Duration(f.age)
@@ -278,9 +274,10 @@ func newGapChart(rec *record) *gapChart {
 	longest := sorted[n-1]
 	top := niceTop(longest)
 	c := &gapChart{Top: humanize.Round(top.Seconds()), Count: n, Cut: rec.gapsCut, Max: humanize.Duration(longest), MaxAt: slices.Index(rec.Gaps, longest) + 1}
-	c.Median, c.P95 = humanize.Duration(rank(sorted, 0.5)), humanize.Duration(rank(sorted, 0.95))
+	p50, p95 := quantile.NearestRank(sorted, 0.5), quantile.NearestRank(sorted, 0.95)
+	c.Median, c.P95 = humanize.Duration(p50), humanize.Duration(p95)
 	y := func(d time.Duration) float64 { return chartHeight * (1 - d.Seconds()/max(top.Seconds(), 1e-9)) }
-	c.MedianY, c.P95Y = y(rank(sorted, 0.5)), y(rank(sorted, 0.95))
+	c.MedianY, c.P95Y = y(p50), y(p95)
 	c.PerColumn = (n + maxColumns - 1) / maxColumns
 	columns := (n + c.PerColumn - 1) / c.PerColumn
 	width := chartWidth / float64(max(columns, 20))
@@ -326,12 +323,12 @@ func facts(rec *record) []fact {
 	}
 	for _, l := range []struct {
 		name string
-		of   func() (time.Duration, bool)
+		is   time.Duration
 	}{
-		{"time to first token", rec.TTFT}, {"time to first answer", rec.TTFA}, {"time per output token", rec.TPOT}, {"duration", rec.Duration},
+		{"time to first token", rec.ttft}, {"time to first answer", rec.ttfa}, {"time per output token", rec.tpot}, {"duration", rec.duration},
 	} {
-		if d, ok := l.of(); ok {
-			list = append(list, fact{l.name, humanize.Duration(d)})
+		if l.is > 0 {
+			list = append(list, fact{l.name, humanize.Duration(l.is)})
 		}
 	}
 	if !rec.CertExpiry.IsZero() {

@@ -73,7 +73,7 @@ func workloadsOf(t Target, kept []seriesView) []workloadView {
 	var views []workloadView
 	for i := range t.Plans {
 		plan := &t.Plans[i]
-		series := seriesView{workload: plan.Name, state: Unknown}
+		series := seriesView{workload: plan.Name, standing: standing{state: Unknown}}
 		at := slices.IndexFunc(kept, func(k seriesView) bool { return k.workload == plan.Name })
 		if at >= 0 {
 			series = kept[at]

@@ -141,9 +141,9 @@ func (s *site) apiResults(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		known = true
-		for _, series := range s.History.view(t.Name, time.Now()) {
-			if workload == "" || series.workload == workload {
-				records = append(records, series.kept()...)
+		for _, w := range s.History.snapshots(t.Name, time.Now()) {
+			if workload == "" || w.workload == workload {
+				records = append(records, w.kept()...)
 			}
 		}
 	}

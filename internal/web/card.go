@@ -100,8 +100,8 @@ func newFlightRow(f flightView, limit time.Duration) flightRow {
 	return row
 }
 
-func earliestSlow(slow []slowness) time.Time {
-	return slices.MinFunc(slow, func(a, b slowness) int { return a.since.Compare(b.since) }).since
+func earliestSlow(slow []slowPart) time.Time {
+	return slices.MinFunc(slow, func(a, b slowPart) int { return a.since.Compare(b.since) }).since
 }
 
 // workloadCard is one workload of a target.
@@ -197,7 +197,7 @@ func shape(p *prober.Plan) string {
 }
 
 // parts is the recent mean time to first token, cut into what the server told.
-func parts(r recently, slow []slowness) []part {
+func parts(r recentProbes, slow []slowPart) []part {
 	whole := r.queue + r.prefill + r.outside
 	if r.split == 0 || whole <= 0 {
 		return nil
@@ -209,7 +209,7 @@ func parts(r recently, slow []slowness) []part {
 		d     time.Duration
 	}{{PartQueue, r.queue}, {PartPrefill, r.prefill}, {PartOutside, r.outside}} {
 		w := 100 * p.d.Seconds() / whole.Seconds()
-		isSlow := slices.ContainsFunc(slow, func(s slowness) bool { return s.part == p.class })
+		isSlow := slices.ContainsFunc(slow, func(s slowPart) bool { return s.part == p.class })
 		list = append(list, part{Class: p.class, Name: partNames()[p.class], Value: humanize.Duration(p.d), X: x, W: w, Slow: isSlow})
 		x += w
 	}

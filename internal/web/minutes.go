@@ -27,21 +27,21 @@ type minute struct {
 	queue, prefill, outside time.Duration // means over those: means add up, medians do not
 }
 
-// minutes holds the last hour of a series, minute by minute.
-type minutes struct {
+// lastHour holds the last hour of a workload, minute by minute.
+type lastHour struct {
 	done [hour]minute // by minute of the hour
-	open openMinute
+	open minuteSamples
 }
 
-// openMinute gathers the samples of the minute that is not over.
-type openMinute struct {
+// minuteSamples are the probes of a minute that is not over.
+type minuteSamples struct {
 	minute
 	ttfts, itls, itlP95s, connects, durations samples[time.Duration]
 	speeds                                    samples[float64]
 	queueSum, prefillSum, outsideSum          time.Duration
 }
 
-func (m *minutes) add(rec *record) {
+func (m *lastHour) add(rec *record) {
 	// A result of an earlier minute (the clock went back, or two ended out of order) counts in the open one.
 	if at := rec.Ended.Truncate(time.Minute); at.After(m.open.start) {
 		m.close()
@@ -50,16 +50,16 @@ func (m *minutes) add(rec *record) {
 	m.open.add(rec)
 }
 
-func (m *minutes) close() {
+func (m *lastHour) close() {
 	if m.open.start.IsZero() {
 		return
 	}
 	m.done[m.open.start.Minute()] = m.open.sum()
-	m.open = openMinute{}
+	m.open = minuteSamples{}
 }
 
 // last lists the minutes of the last hour that saw a probe, oldest first.
-func (m *minutes) last(now time.Time) []minute {
+func (m *lastHour) last(now time.Time) []minute {
 	oldest := now.Truncate(time.Minute).Add(-(hour - 1) * time.Minute)
 	list := make([]minute, 0, hour)
 	for _, mi := range m.done {
@@ -76,7 +76,7 @@ func (m *minutes) last(now time.Time) []minute {
 	return list
 }
 
-func (o *openMinute) add(rec *record) {
+func (o *minuteSamples) add(rec *record) {
 	if !rec.OK() {
 		o.failures++
 		return
@@ -101,7 +101,7 @@ func (o *openMinute) add(rec *record) {
 	}
 }
 
-func (o *openMinute) sum() minute {
+func (o *minuteSamples) sum() minute {
 	m := o.minute
 	m.ttft, m.itl, m.itlP95, m.connect, m.duration = o.ttfts.median(), o.itls.median(), o.itlP95s.median(), o.connects.median(), o.durations.median()
 	m.speed = o.speeds.median()

@@ -218,8 +218,8 @@ func TestNothingFromOutsideBecomesMarkup(t *testing.T) {
 	h := f.handler()
 	q := url.QueryEscape
 	paths := []string{"/", "/?target=" + q(f.targets[0].Name), "/?state=" + q(attack), "/?target=" + q(attack), "/probe?target=" + q(attack) + "&id=" + q(attack)}
-	for _, series := range f.history.view(f.targets[0].Name, time.Now()) {
-		for _, rec := range series.results {
+	for _, w := range f.history.snapshots(f.targets[0].Name, time.Now()) {
+		for _, rec := range w.results {
 			paths = append(paths, "/probe?target="+q(f.targets[0].Name)+"&id="+q(rec.RequestID))
 		}
 	}
@@ -276,7 +276,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 	f.targets[0].Plans[0].ExtraBody = map[string]any{"api_key": "SECRET7"}
 	h := f.handler()
-	id := f.history.view("a10-quiet", now)[0].results[0].RequestID
+	id := f.history.snapshots("a10-quiet", now)[0].results[0].RequestID
 	for _, path := range []string{"/", "/?target=a10-quiet", "/probe?target=a10-quiet&id=" + id, "/api/v1/targets", "/api/v1/results?target=a10-quiet", "/config"} {
 		for _, accept := range []string{"text/html", "application/json"} {
 			w := get(h, path, accept)

@@ -46,8 +46,8 @@ func indicators() []indicator {
 	}
 }
 
-// slowness says that a part takes longer than it usually does.
-type slowness struct {
+// slowPart says that a part takes longer than it usually does.
+type slowPart struct {
 	part       Part
 	now, usual time.Duration
 	since      time.Time // start of the first minute of the ones without a break
@@ -72,8 +72,8 @@ func lowerQuartile(ds []time.Duration) time.Duration {
 }
 
 // findSlow compares the recent results with the hour that they end.
-func findSlow(recent recently, minutes []minute) []slowness {
-	var found []slowness
+func findSlow(recent recentProbes, minutes []minute) []slowPart {
+	var found []slowPart
 	for _, ind := range indicators() {
 		was := usual(minutes, ind.of)
 		now := ind.of(recent.minute)
@@ -81,9 +81,9 @@ func findSlow(recent recently, minutes []minute) []slowness {
 		if was == 0 || now <= limit {
 			continue
 		}
-		s := slowness{part: ind.part, now: now, usual: was, since: slowSince(minutes, ind.of, limit)}
+		s := slowPart{part: ind.part, now: now, usual: was, since: slowSince(minutes, ind.of, limit)}
 		if s.part == PartTTFT {
-			s = blame(s, recent, minutes)
+			s = grewMost(s, recent, minutes)
 		}
 		found = append(found, s)
 	}
@@ -105,8 +105,8 @@ func slowSince(minutes []minute, of func(minute) time.Duration, limit time.Durat
 	return since
 }
 
-// blame names the part of a slow time to first token that grew most.
-func blame(s slowness, recent recently, minutes []minute) slowness {
+// grewMost names the part of a slow time to first token that grew most.
+func grewMost(s slowPart, recent recentProbes, minutes []minute) slowPart {
 	if recent.split == 0 {
 		return s
 	}
@@ -134,14 +134,14 @@ func blame(s slowness, recent recently, minutes []minute) slowness {
 	return s
 }
 
-// recently sums up the recent successes of a workload: the numbers that are shown large.
-type recently struct {
+// recentProbes sums up the recent successes of a workload: the numbers that are shown large.
+type recentProbes struct {
 	minute
 	last time.Time
 }
 
-func recentOf(results []*record) recently {
-	var o openMinute
+func recentOf(results []*record) recentProbes {
+	var o minuteSamples
 	var last time.Time
 	for _, rec := range results {
 		if !rec.measured() {
@@ -155,5 +155,5 @@ func recentOf(results []*record) recently {
 		}
 		o.add(rec)
 	}
-	return recently{o.sum(), last}
+	return recentProbes{o.sum(), last}
 }

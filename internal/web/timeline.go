@@ -82,8 +82,8 @@ func (s *site) findProbe(target, id string, now time.Time) (rec *record, flight 
 	if at < 0 {
 		return nil, nil, 0
 	}
-	for _, series := range s.History.view(target, now) {
-		if rec := series.find(id); rec != nil {
+	for _, w := range s.History.snapshots(target, now) {
+		if rec := w.find(id); rec != nil {
 			return rec, nil, 0
 		}
 	}

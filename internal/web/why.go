@@ -57,7 +57,7 @@ func silentHint(s Server, known bool, now time.Time) string {
 }
 
 // slowHeadline names what is slow; since when it is told beside the state, unless it differs.
-func slowHeadline(slow []slowness) string {
+func slowHeadline(slow []slowPart) string {
 	first := earliestSlow(slow)
 	var parts []string
 	for _, s := range slow {
@@ -162,7 +162,7 @@ func (v *targetView) failing() *workloadView {
 }
 
 // streak lists the kept failures since the last success, newest first.
-func (w *seriesView) streak() []*record { return w.failures[:min(w.consecutive, len(w.failures))] }
+func (w *snapshot) streak() []*record { return w.failures[:min(w.consecutive, len(w.failures))] }
 
 // reasonCount is how many failures had a reason, and the last of them.
 type reasonCount struct {

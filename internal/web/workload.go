@@ -74,19 +74,19 @@ type standing struct {
 	totals      Totals
 }
 
-// series is what is kept of one workload of one target.
-type series struct {
+// workloadHistory is what is kept of one workload of one target.
+type workloadHistory struct {
 	standing
 	results  ring
 	failures ring
-	minutes  minutes
+	minutes  lastHour
 }
 
-func newSeries() *series {
-	return &series{standing: standing{state: Unknown, totals: Totals{ByReason: map[prober.Reason]int{}}}}
+func newWorkloadHistory() *workloadHistory {
+	return &workloadHistory{standing: standing{state: Unknown, totals: Totals{ByReason: map[prober.Reason]int{}}}}
 }
 
-func (s *series) add(rec *record, results, failures int) {
+func (s *workloadHistory) add(rec *record, results, failures int) {
 	s.results.put(rec, results)
 	s.minutes.add(rec)
 	s.count(rec)
@@ -106,13 +106,13 @@ func (s *series) add(rec *record, results, failures int) {
 	s.become(OK, rec.Ended)
 }
 
-func (s *series) become(state State, since time.Time) {
+func (s *workloadHistory) become(state State, since time.Time) {
 	if s.state != state {
 		s.state, s.since = state, since
 	}
 }
 
-func (s *series) count(rec *record) {
+func (s *workloadHistory) count(rec *record) {
 	if rec.OK() && rec.Warmup {
 		s.totals.Warmup++
 		return
@@ -128,7 +128,7 @@ func (s *series) count(rec *record) {
 }
 
 // shareTexts lets failures that say the same share one copy of it; an outage says the same for hours.
-func (s *series) shareTexts(rec *record) {
+func (s *workloadHistory) shareTexts(rec *record) {
 	if len(s.failures.records) == 0 {
 		return
 	}

@@ -3,34 +3,51 @@ package web
 import (
 	"fmt"
 	"math"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
-// chart is the last hour of one latency, a column a minute. Its drawing is 600 wide (10 a minute) and 100
-// high and is stretched to the room there is; all text is beside it.
+// chart is columns of latencies. Its drawing is 600 wide and 100 high and is stretched to the room there is; all text
+// is beside it.
 type chart struct {
-	Title, Note string
-	Top         string // value at the upper edge
-	Layers      []layer
-	UsualY      float64 // height of the usual value's line; 0: none
-	Times       []string
-	Legend      []legend
-	Empty       bool
-	Label       string // in words, for who cannot see it
+	Title  string
+	Top    string // value at the upper edge; empty: nothing is drawn
+	Layers []layer
+	Lines  []reference
+	Axis   []string // below it, from left to right
+	Label  string   // in words, for who cannot see it
+	Tall   bool
 }
 
 // layer is all columns of one kind as one path.
-type layer struct{ Class, Path string }
+type layer struct {
+	key
+	Path string
+}
 
-type legend struct{ Class, Name string }
+// reference is a value that the columns are compared with.
+type reference struct {
+	key
+	Y float64 // from above
+}
+
+// key explains a colour. Without a name it is not explained.
+type key struct{ Class, Name, Value, Note string }
 
 const (
 	chartWidth  = 600.0
 	chartHeight = 100.0
 )
+
+// column adds a rectangle that begins y above the ground and is h high.
+func (l *layer) column(x, y, width, h float64) {
+	l.Path += fmt.Sprintf("M%.1f %.1fh%.1fv%.1fh-%.1fz", x, chartHeight-y, width, -h, width)
+}
+
+// height is where a latency ends in a chart of which the upper edge is top.
+func height(d, top time.Duration) float64 { return chartHeight * d.Seconds() / top.Seconds() }
 
 // stack is what a minute's column is made of, from the bottom up.
 type stack struct {
@@ -72,51 +89,37 @@ func hasSplit(minutes []minute) bool {
 }
 
 func newChart(title string, stacks []stack, minutes []minute, usually time.Duration, now time.Time) chart {
-	c := chart{Title: title, Times: axis(now)}
-	top := niceTop(highest(stacks, minutes))
-	c.Empty = top == 0
+	c := chart{Title: title, Axis: axis(now)}
+	most := highest(stacks, minutes)
+	if most == 0 {
+		return c
+	}
+	top := niceTop(most)
+	c.Top, c.Label = humanize.Round(top.Seconds()), fmt.Sprintf("%s, last hour, at most %s", title, humanize.Duration(most))
+	const place = chartWidth / hour
 	first := now.Truncate(time.Minute).Add(-(hour - 1) * time.Minute)
-	paths := make([]strings.Builder, len(stacks))
-	var failures strings.Builder
+	layers := []layer{{key: key{Class: "failed", Name: "failed"}}}
+	for _, s := range stacks {
+		layers = append(layers, layer{key: key{Class: s.class, Name: s.name}})
+	}
 	for _, m := range minutes {
-		x := chartWidth / hour * m.start.Sub(first).Minutes()
+		x := place * m.start.Sub(first).Minutes()
 		if m.failures > 0 {
-			column(&failures, x, 0, chartHeight)
+			layers[0].column(x, 0, place-1.5, chartHeight)
 		}
 		var y float64
 		for i, s := range stacks {
-			if d := s.of(m); d > 0 && top > 0 {
-				h := chartHeight * d.Seconds() / top.Seconds()
-				column(&paths[i], x, y, h)
+			if h := height(s.of(m), top); h > 0 {
+				layers[i+1].column(x, y, place-1.5, h)
 				y += h
 			}
 		}
 	}
-	if failures.Len() > 0 {
-		c.Layers = append(c.Layers, layer{"failed", failures.String()})
-		c.Legend = append(c.Legend, legend{"failed", "failed"})
-	}
-	for i, s := range stacks {
-		if paths[i].Len() > 0 {
-			c.Layers = append(c.Layers, layer{s.class, paths[i].String()})
-			c.Legend = append(c.Legend, legend{s.class, s.name})
-		}
-	}
-	if top > 0 {
-		c.Top = humanize.Round(top.Seconds())
-		c.Label = fmt.Sprintf("%s, last hour, at most %s", title, humanize.Duration(highest(stacks, minutes)))
-	}
-	if usually > 0 && top > 0 {
-		c.UsualY = chartHeight * (1 - usually.Seconds()/top.Seconds())
-		c.Legend = append(c.Legend, legend{"usual", "usual " + humanize.Duration(usually)})
+	c.Layers = slices.DeleteFunc(layers, func(l layer) bool { return l.Path == "" })
+	if usually > 0 {
+		c.Lines = []reference{{key{Class: "usual", Name: "usual " + humanize.Duration(usually)}, chartHeight - height(usually, top)}}
 	}
 	return c
-}
-
-// column adds a minute's rectangle that begins y above the ground and is h high.
-func column(b *strings.Builder, x, y, h float64) {
-	width := chartWidth/hour - 1.5
-	fmt.Fprintf(b, "M%.1f %.1fh%.1fv%.1fh-%.1fz", x, chartHeight-y, width, -h, width)
 }
 
 func highest(stacks []stack, minutes []minute) time.Duration {

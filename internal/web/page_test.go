@@ -446,14 +446,15 @@ func TestGapChart(t *testing.T) {
 	r := ended("p", time.Now(), 80*ms, "")
 	r.Gaps = gaps
 	c := newGapChart(newRecord(r))
-	if c.Count != 1000 || c.PerColumn != 4 || c.MaxAt != 701 || strings.Count(c.Path, "M") != 249 || strings.Count(c.Longest, "M") != 1 {
+	every, longest := c.Layers[0], c.Layers[1]
+	if strings.Count(every.Path, "M") != 249 || strings.Count(longest.Path, "M") != 1 || longest.Note != "(gap 701 of 1000)" || c.Axis[1] != "a column is the longest of 4 gaps" {
 		t.Errorf("chart = %+v", c)
 	}
-	if c.MedianY != 80 || c.P95Y != 80 {
-		t.Errorf("median at %v, 95th percentile at %v, want 80 of 100 from the top", c.MedianY, c.P95Y)
+	if c.Lines[0].Y != 80 || c.Lines[1].Y != 80 {
+		t.Errorf("median and 95th percentile at %v, want 80 of 100 from the top", c.Lines)
 	}
 	r.Gaps = slices.Repeat(gaps, 3)
-	if c := newGapChart(newRecord(r)); !c.Cut || c.Count != maxGaps {
-		t.Errorf("of 3000 gaps %d are shown, cut: %v", c.Count, c.Cut)
+	if c := newGapChart(newRecord(r)); c.Layers[1].Note != "(gap 701 of 2048)" || !strings.HasSuffix(c.Axis[1], "; the later gaps are not kept") {
+		t.Errorf("of 3000 gaps %s, %s", c.Layers[1].Note, c.Axis[1])
 	}
 }

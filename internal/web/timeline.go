@@ -27,7 +27,7 @@ type probePage struct {
 	Total    string
 	Drawn    bool // a part's place in the first token's time is drawn, not measured
 	Ticks    string
-	Gaps     *gapChart
+	Gaps     *chart
 	Facts    []fact
 	Suspects []fact
 	Error    string
@@ -246,56 +246,47 @@ func ticks(rec *record, sc scale) string {
 	return b.String()
 }
 
-// gapChart shows each gap between token events in order.
-type gapChart struct {
-	Top, Label string
-	Path       string // every gap but the longest
-	Longest    string
-	MedianY    float64
-	Median     string
-	P95Y       float64
-	P95        string
-	Max        string
-	MaxAt      int // which gap is the longest, from 1
-	Count      int
-	PerColumn  int // gaps a column shows the longest of
-	Cut        bool
-}
-
 // maxColumns is how many columns can be told apart.
 const maxColumns = 300
 
-func newGapChart(rec *record) *gapChart {
+// newGapChart shows each gap between token events in order; nil if there is none.
+func newGapChart(rec *record) *chart {
 	n := len(rec.Gaps)
 	if n == 0 {
 		return nil
 	}
 	sorted := slices.Sorted(slices.Values(rec.Gaps))
-	longest := sorted[n-1]
+	p50, p95, longest := quantile.NearestRank(sorted, 0.5), quantile.NearestRank(sorted, 0.95), max(sorted[n-1], 1)
 	top := niceTop(longest)
-	c := &gapChart{Top: humanize.Round(top.Seconds()), Count: n, Cut: rec.gapsCut, Max: humanize.Duration(longest), MaxAt: slices.Index(rec.Gaps, longest) + 1}
-	p50, p95 := quantile.NearestRank(sorted, 0.5), quantile.NearestRank(sorted, 0.95)
-	c.Median, c.P95 = humanize.Duration(p50), humanize.Duration(p95)
-	y := func(d time.Duration) float64 { return chartHeight * (1 - d.Seconds()/max(top.Seconds(), 1e-9)) }
-	c.MedianY, c.P95Y = y(p50), y(p95)
-	c.PerColumn = (n + maxColumns - 1) / maxColumns
-	columns := (n + c.PerColumn - 1) / c.PerColumn
-	width := chartWidth / float64(max(columns, 20))
-	var path strings.Builder
+	each := (n + maxColumns - 1) / maxColumns
+	place := chartWidth / float64(max((n+each-1)/each, 20))
+	gaps, most := layer{key: key{Class: "decode"}}, layer{key: key{
+		Class: "longest", Name: "longest", Value: humanize.Duration(longest), Note: fmt.Sprintf("(gap %d of %d)", slices.Index(rec.Gaps, sorted[n-1])+1, n),
+	}}
 	i := 0
-	for gaps := range slices.Chunk(rec.Gaps, c.PerColumn) {
-		d := slices.Max(gaps)
-		bar := fmt.Sprintf("M%.2f 100h%.2fV%.1fh-%.2fz", float64(i)*width, 0.8*width, y(d), 0.8*width)
-		if d == longest && c.Longest == "" {
-			c.Longest = bar
-		} else {
-			path.WriteString(bar)
+	for chunk := range slices.Chunk(rec.Gaps, each) {
+		d, in := slices.Max(chunk), &gaps
+		if d == sorted[n-1] && most.Path == "" {
+			in = &most
 		}
+		in.column(float64(i)*place, 0, 0.8*place, height(d, top))
 		i++
 	}
-	c.Path = path.String()
-	c.Label = fmt.Sprintf("%s: median %s, 95th percentile %s, longest %s", humanize.Count(n, "gap"), c.Median, c.P95, c.Max)
-	return c
+	below := "a column is a gap"
+	if each > 1 {
+		below = fmt.Sprintf("a column is the longest of %d gaps", each)
+	}
+	if rec.gapsCut {
+		below += "; the later gaps are not kept"
+	}
+	return &chart{
+		Top: humanize.Round(top.Seconds()), Layers: []layer{gaps, most}, Axis: []string{"first gap", below}, Tall: true,
+		Lines: []reference{
+			{key{Class: "usual", Name: "median", Value: humanize.Duration(p50)}, chartHeight - height(p50, top)},
+			{key{Class: "p95", Name: "95th percentile", Value: humanize.Duration(p95)}, chartHeight - height(p95, top)},
+		},
+		Label: fmt.Sprintf("%s: median %s, 95th percentile %s, longest %s", humanize.Count(n, "gap"), humanize.Duration(p50), humanize.Duration(p95), humanize.Duration(longest)),
+	}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }

@@ -8,8 +8,9 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/llm-prober/llm_prober/internal/sweep"
-	"github.com/llm-prober/llm_prober/internal/sweep/report"
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/experiment/report"
 )
 
 // again is the command sweep report: what a run was made into, made again of what it stored.
@@ -27,13 +28,13 @@ func reportCommand(sweepCmd *kingpin.CmdClause) (string, command) {
 }
 
 func (a *again) run(_ context.Context, stdout, stderr io.Writer) int {
-	objectives, err := sweep.ParseObjectives(a.slos)
+	objectives, err := experiment.ParseObjectives(a.slos)
 	if err != nil {
 		fmt.Fprintf(stderr, "--slo: %v\n", err)
 		return exitUsage
 	}
 	defer frugal()()
-	run, err := sweep.Open(a.dir)
+	run, err := experiment.Open(a.dir)
 	if err != nil {
 		tell(stderr, "%v", err)
 		return exitUsage
@@ -42,8 +43,8 @@ func (a *again) run(_ context.Context, stdout, stderr io.Writer) int {
 	if len(objectives) > 0 {
 		run.Plan.SLOs = objectives
 	}
-	summary := sweep.Summarize(run)
-	if err := sweep.WriteTable(stdout, &summary); err != nil {
+	summary := analyze.Summarize(run)
+	if err := analyze.WriteTable(stdout, &summary); err != nil {
 		tell(stderr, "printing the table: %v", err)
 		return exitFailed
 	}

@@ -8,8 +8,9 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/llm-prober/llm_prober/internal/sweep"
-	"github.com/llm-prober/llm_prober/internal/sweep/report"
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/experiment/report"
 )
 
 // compare is the command sweep compare.
@@ -31,15 +32,15 @@ func compareCommand(sweepCmd *kingpin.CmdClause) (string, command) {
 }
 
 func (c *compare) run(_ context.Context, stdout, stderr io.Writer) int {
-	objectives, err := sweep.ParseObjectives(c.slos)
+	objectives, err := experiment.ParseObjectives(c.slos)
 	if err != nil {
 		fmt.Fprintf(stderr, "--slo: %v\n", err)
 		return exitUsage
 	}
 	defer frugal()()
-	runs := make([]*sweep.Run, 2)
+	runs := make([]*experiment.Run, 2)
 	for i, dir := range []string{c.a, c.b} {
-		if runs[i], err = sweep.Open(dir); err != nil {
+		if runs[i], err = experiment.Open(dir); err != nil {
 			tell(stderr, "%v", err)
 			return exitUsage
 		}
@@ -49,8 +50,8 @@ func (c *compare) run(_ context.Context, stdout, stderr io.Writer) int {
 	if len(objectives) == 0 {
 		objectives = runs[1].Plan.SLOs
 	}
-	comparison := sweep.Compare(runs[0], runs[1], objectives)
-	if err := sweep.WriteComparison(stdout, &comparison); err != nil {
+	comparison := analyze.Compare(runs[0], runs[1], objectives)
+	if err := analyze.WriteComparison(stdout, &comparison); err != nil {
 		tell(stderr, "printing the comparison: %v", err)
 		return exitFailed
 	}
@@ -62,7 +63,7 @@ func (c *compare) run(_ context.Context, stdout, stderr io.Writer) int {
 	}
 	data, err := indented(comparison)
 	if err == nil {
-		err = sweep.WriteFile(dir, comparisonFile, data)
+		err = experiment.WriteFile(dir, comparisonFile, data)
 	}
 	if err == nil {
 		err = report.WriteComparison(dir, runs[0], runs[1], comparison)

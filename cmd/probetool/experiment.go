@@ -7,39 +7,41 @@ import (
 	"github.com/prometheus/common/version"
 
 	"github.com/llm-prober/llm_prober/internal/config"
-	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/load"
+
 	"github.com/llm-prober/llm_prober/internal/wire"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
-// planOf is an experiment as package sweep takes it. The error is about an objective.
-func planOf(e *config.Experiment) (sweep.Plan, error) {
-	p := sweep.Plan{
+// planOf is an experiment as package experiment takes it. The error is about an objective.
+func planOf(e *config.Experiment) (experiment.Plan, error) {
+	p := experiment.Plan{
 		Name: e.Name, Warmup: e.Warmup, Timeout: e.Timeout, StallTimeout: e.StallTimeout, Settle: e.Settle, Seed: uint64(e.Seed),
 	}
 	for _, l := range e.Levels {
-		p.Levels = append(p.Levels, sweep.Level{
+		p.Levels = append(p.Levels, experiment.Level{
 			Concurrency: l.Concurrency, Rate: l.Rate, Arrival: prober.Arrival(l.Arrival), MaxInFlight: l.MaxInFlight,
 			PromptTokens: l.PromptTokens, OutputTokens: l.OutputTokens, Requests: l.Requests, Duration: l.Duration,
 		})
 	}
 	var err error
-	p.SLOs, err = sweep.ParseObjectives(e.SLOs)
+	p.SLOs, err = experiment.ParseObjectives(e.SLOs)
 	return p, err
 }
 
-// rules are those of a plan that package sweep knows; virtual: no server is asked; from: a target of a configuration.
+// rules are those of a plan that package experiment knows; virtual: no server is asked; from: a target of a configuration.
 func rules(virtual bool, from *config.Choice) config.ExperimentRules {
 	return config.ExperimentRules{Virtual: virtual, From: from, Objective: func(text string) error {
-		_, err := sweep.ParseObjective(text)
+		_, err := experiment.ParseObjective(text)
 		return err
 	}}
 }
 
-// serverOf is the target of an experiment as package sweep takes it. The error is about an address.
-func serverOf(e *config.Experiment, logger log.Logger) (sweep.Server, error) {
+// serverOf is the target of an experiment as package experiment takes it. The error is about an address.
+func serverOf(e *config.Experiment, logger log.Logger) (load.Server, error) {
 	target := wire.Target(*e.Target)
-	s := sweep.Server{
+	s := load.Server{
 		Target: target, Workload: target.Plans[0].Workload,
 		Tool: "probetool " + buildVersion(), UserAgent: userAgent(), Logger: logger, Dial: prober.DefaultDial,
 	}

@@ -7,14 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/llm-prober/llm_prober/internal/sweep"
-	"github.com/llm-prober/llm_prober/internal/sweep/report"
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/experiment/report"
 )
 
 // finish makes of a run all that can be made of it, and returns the exit code.
-func (p *product) finish(run *sweep.Run) int {
-	summary := sweep.Summarize(run)
-	if err := sweep.WriteTable(p.stdout, &summary); err != nil {
+func (p *product) finish(run *experiment.Run) int {
+	summary := analyze.Summarize(run)
+	if err := analyze.WriteTable(p.stdout, &summary); err != nil {
 		p.fails(fmt.Errorf("printing the table: %w", err))
 	}
 	p.fails(derive(p.store.Dir(), run, &summary))
@@ -34,17 +35,17 @@ func (p *product) fails(err error) {
 
 // derive writes the files of a results directory that are made of the others. It stops at the first that fails: the
 // disk is full, mostly.
-func derive(dir string, run *sweep.Run, summary *sweep.Summary) error {
+func derive(dir string, run *experiment.Run, summary *experiment.Summary) error {
 	var csv bytes.Buffer
 	data, err := indented(summary)
 	if err != nil {
 		return fmt.Errorf("encoding the summary: %w", err)
 	}
-	if err := sweep.WriteCSV(&csv, summary); err != nil {
+	if err := experiment.WriteCSV(&csv, summary); err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{sweep.SummaryFile: data, sweep.SummaryCSVFile: csv.Bytes()} {
-		if err := sweep.WriteFile(dir, name, data); err != nil {
+	for name, data := range map[string][]byte{experiment.SummaryFile: data, experiment.SummaryCSVFile: csv.Bytes()} {
+		if err := experiment.WriteFile(dir, name, data); err != nil {
 			return err
 		}
 	}
@@ -61,7 +62,7 @@ func indented(v any) ([]byte, error) {
 }
 
 // verdict returns the exit code of a run, and says why it is not 0.
-func (p *product) verdict(summary *sweep.Summary) int {
+func (p *product) verdict(summary *experiment.Summary) int {
 	var doubted []string
 	for i := range summary.Levels {
 		if l := &summary.Levels[i]; len(l.Doubts) > 0 {

@@ -10,8 +10,10 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/experiment/model"
 	"github.com/llm-prober/llm_prober/internal/humanize"
-	"github.com/llm-prober/llm_prober/internal/sweep"
 )
 
 // fit is the command simulate fit.
@@ -29,26 +31,26 @@ func fitCommand(simulateCmd *kingpin.CmdClause) (string, command) {
 }
 
 func (f *fit) run(_ context.Context, stdout, stderr io.Writer) int {
-	run, err := sweep.Read(f.dir)
+	run, err := experiment.Read(f.dir)
 	if err != nil {
 		tell(stderr, "%v", err)
 		return exitUsage
 	}
 	tellLeft(stderr, f.dir, run.Left)
-	found, err := sweep.FitModel(run)
+	found, err := model.FitModel(run, analyze.Summarize)
 	if err != nil {
 		tell(stderr, "fitting a model to %s: %v", f.dir, err)
 		return exitFailed
 	}
-	predictions, err := found.Predict(run)
+	predictions, err := found.Predict(run, analyze.Summarize)
 	if err != nil {
 		tell(stderr, "predicting %s: %v", f.dir, err)
 		return exitFailed
 	}
 	if f.asJSON {
 		return printJSON(stdout, stderr, struct {
-			*sweep.Fit
-			Predictions []sweep.Prediction `json:"predictions"`
+			*model.Fit
+			Predictions []model.Prediction `json:"predictions"`
 		}{found, predictions})
 	}
 	printParameters(stdout, found)
@@ -70,7 +72,7 @@ func printJSON(stdout, stderr io.Writer, v any) int {
 	return exitOK
 }
 
-func printParameters(w io.Writer, f *sweep.Fit) {
+func printParameters(w io.Writer, f *model.Fit) {
 	fmt.Fprintf(w, "%d engine steps were told apart, and %d of them serve the fit; a step takes %s in the mean, and the model is off by %s.\n\n",
 		f.Steps, f.Used, humanize.Seconds(f.Step), humanize.Seconds(f.Residual))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -110,12 +112,12 @@ func yesOrNo(is bool) string {
 	return "no"
 }
 
-func printPredictions(w io.Writer, all []sweep.Prediction) {
+func printPredictions(w io.Writer, all []model.Prediction) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "level, measured and predicted\tTTFT p50\tTTFT p95\tITL p50\tITL p95\toutput tok/s")
 	for _, p := range all {
 		cells := []string{p.Level.String()}
-		for _, pair := range []sweep.Pair{p.TTFT50, p.TTFT95, p.ITL50, p.ITL95} {
+		for _, pair := range []model.Pair{p.TTFT50, p.TTFT95, p.ITL50, p.ITL95} {
 			cells = append(cells, beside(pair, humanize.Seconds))
 		}
 		cells = append(cells, beside(p.Rate, humanize.Number))
@@ -126,7 +128,7 @@ func printPredictions(w io.Writer, all []sweep.Prediction) {
 }
 
 // beside writes a measured figure, a predicted one, and how far off that is.
-func beside(p sweep.Pair, write func(float64) string) string {
+func beside(p model.Pair, write func(float64) string) string {
 	if !p.Measured.Known() || !p.Predicted.Known() {
 		return humanize.Unknown
 	}
@@ -134,7 +136,7 @@ func beside(p sweep.Pair, write func(float64) string) string {
 }
 
 // asFlags are the flags of simulate that make it use the fitted model.
-func asFlags(f *sweep.Fit) []string {
+func asFlags(f *model.Fit) []string {
 	m := f.Model
 	flags := []string{
 		fmt.Sprintf("--running-cap=%d", m.RunningCap), fmt.Sprintf("--token-budget=%d", m.TokenBudget), fmt.Sprintf("--kv-tokens=%d", m.KVTokens),

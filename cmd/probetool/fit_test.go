@@ -7,15 +7,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/model"
 )
 
 func TestParametersInATable(t *testing.T) {
-	none := sweep.Figure(math.NaN())
+	none := experiment.Figure(math.NaN())
 	var out strings.Builder
-	printParameters(&out, &sweep.Fit{
+	printParameters(&out, &model.Fit{
 		Steps: 120, Used: 100, Step: 0.020, Residual: 0.0001,
-		Parameters: []sweep.Parameter{
+		Parameters: []model.Parameter{
 			{Name: "base", Unit: "s", Value: 0.0197, Error: 4e-5},
 			{Name: "per-intake", Unit: "s/token", Error: none, Note: "no request met an idle server alone"},
 			{Name: "running-cap", Unit: "requests", Value: 64, Error: none},

@@ -7,16 +7,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/experiment"
 	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/internal/quantile"
-	"github.com/llm-prober/llm_prober/internal/sweep"
 )
 
 // liveLevel is what is known of a level while it runs.
 type liveLevel struct {
-	sweep.Level
+	experiment.Level
 	index, of int // of: how many there are; 0: nobody knows yet
-	phase     sweep.Phase
+	phase     experiment.Phase
 	start     time.Time
 
 	ended, failed    int
@@ -55,7 +55,7 @@ func (r *recent) p50() string {
 	return humanize.Seconds(quantile.NearestRank(slices.Sorted(slices.Values(r.values)), 0.5))
 }
 
-func (l *liveLevel) note(r *sweep.Request) {
+func (l *liveLevel) note(r *experiment.Request) {
 	if !r.OK() && !r.Abandoned {
 		l.failed++
 		if l.reasons == nil {
@@ -68,7 +68,7 @@ func (l *liveLevel) note(r *sweep.Request) {
 	}
 	l.ended++
 	l.outputTokens += r.OutputTokens
-	l.ttft.add(r.Value(sweep.TTFT))
+	l.ttft.add(r.Value(experiment.TTFT))
 	for _, gap := range r.ITL() {
 		l.gaps.add(gap)
 	}
@@ -108,7 +108,7 @@ func (l *liveLevel) state(now time.Time) (part float64, text string) {
 	if l.start.IsZero() {
 		return 0, string(l.phase)
 	}
-	if l.phase == sweep.Settling {
+	if l.phase == experiment.Settling {
 		return 1, fmt.Sprintf("queue drains (%.0f running, %.0f waiting)", l.running, l.waiting)
 	}
 	elapsed := now.Sub(l.start)
@@ -121,7 +121,7 @@ func (l *liveLevel) state(now time.Time) (part float64, text string) {
 	} else if l.Requests > 0 && l.ended > 0 {
 		left = min(left, time.Duration(float64(elapsed)*float64(l.Requests-l.ended)/float64(l.ended)))
 	}
-	if l.phase == sweep.Answering || left <= 0 {
+	if l.phase == experiment.Answering || left <= 0 {
 		return 1, "last answers"
 	}
 	if left == math.MaxInt64 {

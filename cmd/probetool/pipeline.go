@@ -7,12 +7,15 @@ import (
 	"os"
 
 	"github.com/llm-prober/llm_prober/internal/config"
-	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/experiment/load"
+
 	"github.com/llm-prober/llm_prober/prober"
 )
 
 // measure runs an experiment on a server and returns the exit code.
-func measure(ctx context.Context, e *config.Experiment, out results, search *sweep.Search, stdout, stderr io.Writer) int {
+func measure(ctx context.Context, e *config.Experiment, out results, search *analyze.Search, stdout, stderr io.Writer) int {
 	plan, err := planOf(e)
 	if err != nil {
 		tell(stderr, "%v", err)
@@ -26,7 +29,7 @@ func measure(ctx context.Context, e *config.Experiment, out results, search *swe
 	}
 	server.Watch = prober.NewWatch()
 	defer server.Watch.Close()
-	runner, err := sweep.NewRunner(plan, server)
+	runner, err := load.NewRunner(plan, server)
 	if err != nil {
 		tell(stderr, "%v", err)
 		return exitUsage
@@ -35,18 +38,18 @@ func measure(ctx context.Context, e *config.Experiment, out results, search *swe
 	return perform(ctx, runner, progress, plan, e, out, search, stdout, stderr)
 }
 
-// loader runs levels one by one, on a server ([sweep.Runner]) or on a model ([sweep.Simulator]).
+// loader runs levels one by one, on a server ([load.Runner]) or on a model ([model.Simulator]).
 type loader interface {
-	Begin(ctx context.Context, w sweep.Watcher)
-	Level(ctx context.Context, l sweep.Level) (went sweep.LevelRun, more bool)
+	Begin(ctx context.Context, w experiment.Watcher)
+	Level(ctx context.Context, l experiment.Level) (went experiment.LevelRun, more bool)
 	Note(text string)
-	Seen() *sweep.Run
-	Finish() *sweep.Run
+	Seen() *experiment.Run
+	Finish() *experiment.Run
 }
 
 // perform runs a plan or a search, keeps it, and makes of it all that can be made. Of a search, the plan's one level is
 // where it begins, and what was run becomes the plan.
-func perform(ctx context.Context, l loader, progress *progress, plan sweep.Plan, e *config.Experiment, out results, search *sweep.Search, stdout, stderr io.Writer) int {
+func perform(ctx context.Context, l loader, progress *progress, plan experiment.Plan, e *config.Experiment, out results, search *analyze.Search, stdout, stderr io.Writer) int {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer progress.stop()
@@ -59,7 +62,7 @@ func perform(ctx context.Context, l loader, progress *progress, plan sweep.Plan,
 		search.From, progress.levels = plan.Levels[0], 0
 		next = searching(search, l, out.quiet)
 	}
-	l.Begin(ctx, sweep.Watchers{p.store, progress})
+	l.Begin(ctx, experiment.Watchers{p.store, progress})
 	keepsResults(ctx)
 	for level, more := next(); more; level, more = next() {
 		if _, more := l.Level(ctx, level); !more {
@@ -76,8 +79,8 @@ func perform(ctx context.Context, l loader, progress *progress, plan sweep.Plan,
 }
 
 // inOrder gives levels one after another.
-func inOrder(levels []sweep.Level) func() (sweep.Level, bool) {
-	return func() (l sweep.Level, more bool) {
+func inOrder(levels []experiment.Level) func() (experiment.Level, bool) {
+	return func() (l experiment.Level, more bool) {
 		if len(levels) == 0 {
 			return l, false
 		}
@@ -87,9 +90,9 @@ func inOrder(levels []sweep.Level) func() (sweep.Level, bool) {
 }
 
 // searching gives the levels that a search asks for after what has been seen.
-func searching(s *sweep.Search, l loader, quiet bool) func() (sweep.Level, bool) {
-	return func() (sweep.Level, bool) {
-		step := s.Next(sweep.Summarize(l.Seen()).Levels)
+func searching(s *analyze.Search, l loader, quiet bool) func() (experiment.Level, bool) {
+	return func() (experiment.Level, bool) {
+		step := s.Next(analyze.Summarize(l.Seen()).Levels)
 		text := fmt.Sprintf("next %s: %s", step.Level.Load(), step.Why)
 		if step.Done {
 			text = "the search is done: " + step.Why
@@ -103,7 +106,7 @@ func searching(s *sweep.Search, l loader, quiet bool) func() (sweep.Level, bool)
 
 // product is what becomes of a run, whether it was measured or simulated: results, table, report, exit code.
 type product struct {
-	store          *sweep.Store
+	store          *experiment.Store
 	stdout, stderr io.Writer
 	quiet          bool
 	broken         error // an error of storing, or of making what is made of a run
@@ -121,9 +124,9 @@ func begin(e *config.Experiment, out results, cancel context.CancelCauseFunc, st
 	if err != nil {
 		return nil, unmade(stderr, err)
 	}
-	p.store, err = sweep.NewStore(dir, plan, func(err error) {
+	p.store, err = experiment.NewStore(dir, plan, func(err error) {
 		p.fails(fmt.Errorf("%w: the run ends here", err))
-		cancel(&sweep.Stop{Why: "results could not be stored", Err: err})
+		cancel(&experiment.Stop{Why: "results could not be stored", Err: err})
 	})
 	if err != nil {
 		return nil, unmade(stderr, err)
@@ -135,7 +138,7 @@ func begin(e *config.Experiment, out results, cancel context.CancelCauseFunc, st
 }
 
 // replan stores what was run as the plan.
-func (p *product) replan(e *config.Experiment, run *sweep.Run) {
+func (p *product) replan(e *config.Experiment, run *experiment.Run) {
 	ran := *e
 	ran.Levels = nil
 	for _, l := range run.Plan.Levels {
@@ -146,7 +149,7 @@ func (p *product) replan(e *config.Experiment, run *sweep.Run) {
 	}
 	plan, err := ran.YAML()
 	if err == nil {
-		err = p.store.Write(sweep.PlanFile, plan)
+		err = p.store.Write(experiment.PlanFile, plan)
 	}
 	p.fails(err)
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/load"
 	"github.com/llm-prober/llm_prober/internal/humanize"
-	"github.com/llm-prober/llm_prober/internal/sweep"
 )
 
 // progress tells a person what a run is doing. On a terminal that is a line that moves; elsewhere a line at a
@@ -31,7 +32,7 @@ type progress struct {
 	done  sync.WaitGroup
 
 	mu     sync.Mutex
-	runner *sweep.Runner
+	runner *load.Runner
 	bar    *progressbar.ProgressBar // nil: none is shown
 	level  *liveLevel               // nil before the first
 	tokens int                      // at the last look
@@ -39,7 +40,7 @@ type progress struct {
 	rate   float64 // tokens a second between the last two looks
 }
 
-var _ sweep.Watcher = (*progress)(nil)
+var _ experiment.Watcher = (*progress)(nil)
 
 func newProgress(w io.Writer, quiet bool, levels int) *progress {
 	p := &progress{w: w, levels: levels, quiet: quiet, ended: make(chan struct{})}
@@ -50,7 +51,7 @@ func newProgress(w io.Writer, quiet bool, levels int) *progress {
 }
 
 // watch begins to follow a runner.
-func (p *progress) watch(r *sweep.Runner) {
+func (p *progress) watch(r *load.Runner) {
 	p.runner = r
 	if !p.tty {
 		return
@@ -91,8 +92,8 @@ func (p *progress) clear() {
 	}
 }
 
-// Began implements [sweep.Watcher].
-func (p *progress) Began(run *sweep.Run) {
+// Began implements [experiment.Watcher].
+func (p *progress) Began(run *experiment.Run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := run.Facts
@@ -101,8 +102,8 @@ func (p *progress) Began(run *sweep.Run) {
 	}
 }
 
-// LevelBegan implements [sweep.Watcher].
-func (p *progress) LevelBegan(index int, run *sweep.Run) {
+// LevelBegan implements [experiment.Watcher].
+func (p *progress) LevelBegan(index int, run *experiment.Run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := run.Plan.Levels[index]
@@ -119,18 +120,18 @@ func (p *progress) LevelBegan(index int, run *sweep.Run) {
 		progressbar.OptionClearOnFinish())
 }
 
-// Entered implements [sweep.Watcher].
-func (p *progress) Entered(_ int, phase sweep.Phase, at time.Time) {
+// Entered implements [experiment.Watcher].
+func (p *progress) Entered(_ int, phase experiment.Phase, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.level.phase = phase
-	if phase == sweep.Loading {
+	if phase == experiment.Loading {
 		p.level.start = time.Now()
 	}
 }
 
-// Ended implements [sweep.Watcher].
-func (p *progress) Ended(r *sweep.Request) {
+// Ended implements [experiment.Watcher].
+func (p *progress) Ended(r *experiment.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.level.note(r)
@@ -149,15 +150,15 @@ func (p *progress) Ended(r *sweep.Request) {
 // toldFailures is how many failures of a level are told one by one.
 const toldFailures = 5
 
-// Sampled implements [sweep.Watcher].
-func (p *progress) Sampled(s sweep.QueueSample) {
+// Sampled implements [experiment.Watcher].
+func (p *progress) Sampled(s experiment.QueueSample) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.level.running, p.level.waiting = s.Running, s.Waiting
 }
 
-// LevelEnded implements [sweep.Watcher].
-func (p *progress) LevelEnded(index int, run *sweep.Run) {
+// LevelEnded implements [experiment.Watcher].
+func (p *progress) LevelEnded(index int, run *experiment.Run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, went := p.level, run.Levels[index]
@@ -178,10 +179,10 @@ func (p *progress) LevelEnded(index int, run *sweep.Run) {
 	}
 }
 
-// Finished implements [sweep.Watcher].
-func (p *progress) Finished(*sweep.Run) {}
+// Finished implements [experiment.Watcher].
+func (p *progress) Finished(*experiment.Run) {}
 
-// Noted implements [sweep.Watcher].
+// Noted implements [experiment.Watcher].
 func (p *progress) Noted(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

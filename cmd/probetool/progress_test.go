@@ -10,14 +10,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/load"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
 // answered is a success with a TTFT and gaps of 10 ms.
-func answered(ttft time.Duration) *sweep.Request {
+func answered(ttft time.Duration) *experiment.Request {
 	at := time.Now()
-	return &sweep.Request{
+	return &experiment.Request{
 		ID: "probe-A", Status: 200, Scheduled: at, Started: at, Sent: at, FirstToken: at.Add(ttft), LastToken: at.Add(ttft + 20*time.Millisecond), Ended: at.Add(time.Second),
 		Gaps: []float64{0.01, 0.01}, FirstTokens: 1, OutputTokens: 3,
 	}
@@ -39,8 +40,8 @@ func shown(raw string) []string {
 // The line that moves tells how far the level is and what it is like; failures stand above it as they happen.
 func TestProgressOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		plan := sweep.Plan{Levels: []sweep.Level{{Concurrency: 4, PromptTokens: 512, OutputTokens: 3, Duration: 10 * time.Second}}}
-		runner, err := sweep.NewRunner(plan, sweep.Server{Target: prober.Target{Name: "t", URL: &url.URL{Scheme: "http", Host: "h"}}})
+		plan := experiment.Plan{Levels: []experiment.Level{{Concurrency: 4, PromptTokens: 512, OutputTokens: 3, Duration: 10 * time.Second}}}
+		runner, err := load.NewRunner(plan, load.Server{Target: prober.Target{Name: "t", URL: &url.URL{Scheme: "http", Host: "h"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,24 +49,24 @@ func TestProgressOnATerminal(t *testing.T) {
 		p := newProgress(&out, false, 1)
 		p.tty = true
 		p.runner = runner
-		run := &sweep.Run{Plan: plan, Levels: []sweep.LevelRun{{Start: time.Now(), End: time.Now().Add(11 * time.Second)}}, Facts: sweep.Facts{URL: "http://h", Engine: "vllm", Version: "0.32.0"}}
+		run := &experiment.Run{Plan: plan, Levels: []experiment.LevelRun{{Start: time.Now(), End: time.Now().Add(11 * time.Second)}}, Facts: experiment.Facts{URL: "http://h", Engine: "vllm", Version: "0.32.0"}}
 		p.Began(run)
 		p.LevelBegan(0, run)
-		p.Entered(0, sweep.WarmingUp, time.Now())
+		p.Entered(0, experiment.WarmingUp, time.Now())
 		p.draw()
-		p.Entered(0, sweep.Loading, time.Now())
+		p.Entered(0, experiment.Loading, time.Now())
 		p.Ended(answered(100 * time.Millisecond))
 		p.Ended(answered(1500 * time.Millisecond))
 		p.Ended(answered(1700 * time.Millisecond))
 		time.Sleep(4 * time.Second)
 		p.draw()
-		failed := &sweep.Request{ID: "probe-B", Reason: prober.ReasonTimeout, Error: "no end after 5m0s", Ended: time.Now()}
+		failed := &experiment.Request{ID: "probe-B", Reason: prober.ReasonTimeout, Error: "no end after 5m0s", Ended: time.Now()}
 		p.Ended(failed)
 		p.draw()
-		p.Entered(0, sweep.Answering, time.Now())
+		p.Entered(0, experiment.Answering, time.Now())
 		p.draw()
-		p.Entered(0, sweep.Settling, time.Now())
-		p.Sampled(sweep.QueueSample{Running: 3, Waiting: 2})
+		p.Entered(0, experiment.Settling, time.Now())
+		p.Sampled(experiment.QueueSample{Running: 3, Waiting: 2})
 		p.draw()
 		p.LevelEnded(0, run)
 		p.stop()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/experiment"
 )
 
 // results say where results go and how much is told meanwhile.
@@ -33,16 +33,16 @@ func (r *results) flags(cmd *kingpin.CmdClause) {
 // folder is the results directory of a run that begins now. It is there, and empty.
 func (r *results) folder(name string) (string, error) {
 	if r.dir == "" {
-		return sweep.MakeFreeDir(r.out, name, time.Now())
+		return experiment.MakeFreeDir(r.out, name, time.Now())
 	}
 	dir := filepath.Clean(r.dir)
-	return dir, sweep.MakeDir(dir)
+	return dir, experiment.MakeDir(dir)
 }
 
 // unmade tells why there is no results directory, and returns the exit code.
 func unmade(stderr io.Writer, err error) int {
 	tell(stderr, "%v", err)
-	if errors.Is(err, sweep.ErrExists) {
+	if errors.Is(err, experiment.ErrExists) {
 		return exitUsage
 	}
 	return exitFailed
@@ -54,7 +54,7 @@ func tell(w io.Writer, format string, args ...any) {
 }
 
 // tellLeft tells which lines of a results directory were left out: the first few, and how many more.
-func tellLeft(stderr io.Writer, dir string, left *sweep.LeftOut) {
+func tellLeft(stderr io.Writer, dir string, left *experiment.LeftOut) {
 	if left.None() {
 		return
 	}

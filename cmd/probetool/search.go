@@ -10,7 +10,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/llm-prober/llm_prober/internal/config"
-	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
 )
 
 // search is the command sweep search, or simulate search.
@@ -57,7 +57,7 @@ func (s *search) run(ctx context.Context, stdout, stderr io.Writer) int {
 			fmt.Fprintln(stderr, err)
 			return exitUsage
 		}
-		return simulated(ctx, e, s.model, s.results, &sweep.Search{Max: s.max}, stdout, stderr)
+		return simulated(ctx, e, s.model, s.results, &analyze.Search{Max: s.max}, stdout, stderr)
 	}
 	return s.server.with(&s.url, stderr, func() int {
 		e, err := s.plan()
@@ -65,7 +65,7 @@ func (s *search) run(ctx context.Context, stdout, stderr io.Writer) int {
 			fmt.Fprintln(stderr, err)
 			return exitUsage
 		}
-		return measure(ctx, e, s.results, &sweep.Search{Max: s.max}, stdout, stderr)
+		return measure(ctx, e, s.results, &analyze.Search{Max: s.max}, stdout, stderr)
 	})
 }
 

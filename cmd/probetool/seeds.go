@@ -9,8 +9,9 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
+	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/experiment/model"
 	"github.com/llm-prober/llm_prober/internal/humanize"
-	"github.com/llm-prober/llm_prober/internal/sweep"
 )
 
 // seeds is the command simulate seeds.
@@ -20,12 +21,12 @@ func seedsCommand(simulateCmd *kingpin.CmdClause) (string, command) {
 	s := &seeds{}
 	cmd := simulateCmd.Command("seeds", "Repeat the experiments of the two articles that this tool follows, and print the model's figures beside the published ones. "+
 		"Exits with 1 if one is further off than it may be.")
-	s.model.flags(cmd, sweep.SeedTurnaround)
+	s.model.flags(cmd, model.SeedTurnaround)
 	return cmd.FullCommand(), s.run
 }
 
 func (s *seeds) run(ctx context.Context, stdout, stderr io.Writer) int {
-	results, err := sweep.SimulateSeeds(ctx, s.model.virtual())
+	results, err := model.SimulateSeeds(ctx, s.model.virtual(), analyze.Summarize)
 	switch {
 	case ctx.Err() != nil:
 		return exitInterrupted
@@ -37,7 +38,7 @@ func (s *seeds) run(ctx context.Context, stdout, stderr io.Writer) int {
 	for i := range results {
 		r := &results[i]
 		fmt.Fprintf(stdout, "%s\n\n", r.Name)
-		if err := sweep.WriteTable(stdout, &r.Summary); err != nil {
+		if err := analyze.WriteTable(stdout, &r.Summary); err != nil {
 			tell(stderr, "printing a table: %v", err)
 			return exitFailed
 		}
@@ -52,7 +53,7 @@ func (s *seeds) run(ctx context.Context, stdout, stderr io.Writer) int {
 }
 
 // printSeedRows prints published figures beside simulated ones, and returns how many are too far off.
-func printSeedRows(w io.Writer, rows []sweep.SeedRow) (off int) {
+func printSeedRows(w io.Writer, rows []model.SeedRow) (off int) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "level\tfigure\tpublished\tsimulated\tdifference")
 	for _, row := range rows {

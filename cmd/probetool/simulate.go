@@ -9,7 +9,9 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/llm-prober/llm_prober/internal/config"
-	"github.com/llm-prober/llm_prober/internal/sweep"
+	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/experiment/model"
+
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
 )
 
@@ -40,8 +42,8 @@ func (m *modelFlags) flags(cmd *kingpin.CmdClause, turnaround time.Duration) {
 }
 
 // virtual is the server that the flags describe.
-func (m *modelFlags) virtual() sweep.Virtual {
-	return sweep.Virtual{Model: m.Model, Turnaround: m.turnaround, Tool: "probetool " + buildVersion()}
+func (m *modelFlags) virtual() model.Virtual {
+	return model.Virtual{Model: m.Model, Turnaround: m.turnaround, Tool: "probetool " + buildVersion()}
 }
 
 // simulateCommands adds the command simulate and all below it.
@@ -50,7 +52,7 @@ func simulateCommands(app *kingpin.Application) map[string]command {
 		"Its parameters are, unless said otherwise, those of one A10 with a model of four billion parameters.")
 	commands := map[string]command{}
 	for _, e := range experiments() {
-		f := &sweepFlags{experiment: e, model: &modelFlags{}}
+		f := &sweepFlags{sweepExperiment: e, model: &modelFlags{}}
 		cmd := simulateCmd.Command(e.name, e.help)
 		f.loadFlags(cmd)
 		f.server.virtual()
@@ -74,14 +76,14 @@ func simulateCommands(app *kingpin.Application) map[string]command {
 }
 
 // simulated runs an experiment on a model and returns the exit code.
-func simulated(ctx context.Context, e *config.Experiment, m *modelFlags, out results, search *sweep.Search, stdout, stderr io.Writer) int {
+func simulated(ctx context.Context, e *config.Experiment, m *modelFlags, out results, search *analyze.Search, stdout, stderr io.Writer) int {
 	plan, err := planOf(e)
 	if err != nil {
 		tell(stderr, "%v", err)
 		return exitUsage
 	}
 	server := m.virtual()
-	simulator, err := sweep.NewSimulator(plan, server)
+	simulator, err := model.NewSimulator(plan, server)
 	if err == nil {
 		err = server.Refuses(plan.Levels)
 	}

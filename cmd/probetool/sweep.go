@@ -14,9 +14,9 @@ import (
 	"github.com/llm-prober/llm_prober/internal/config"
 )
 
-// experiment is one of the commands sweep concurrency, rate, prompt-length, output-length and grid, or the same of
+// sweepExperiment is one of the commands sweep concurrency, rate, prompt-length, output-length and grid, or the same of
 // simulate: what is varied, and what a level is when no flag says otherwise.
-type experiment struct {
+type sweepExperiment struct {
 	name, help string
 	levels     string // what --levels is and begins with; empty: there is no such flag
 	levelsHelp string
@@ -36,8 +36,8 @@ type demoValues struct {
 }
 
 // experiments lists what the articles that this tool follows have measured, with their loads.
-func experiments() []experiment {
-	return []experiment{
+func experiments() []sweepExperiment {
+	return []sweepExperiment{
 		{
 			name: "concurrency", help: "Keep so many requests in flight: throughput and latency against concurrency.",
 			levels: "1,2,4,8,16,32,64,128,256", levelsHelp: "Requests in flight, one level each.",
@@ -72,7 +72,7 @@ func experiments() []experiment {
 
 // sweepFlags are the command line of an experiment.
 type sweepFlags struct {
-	experiment
+	sweepExperiment
 	url string
 
 	list        string // --levels
@@ -108,7 +108,7 @@ func sweepCommands(app *kingpin.Application) map[string]command {
 	sweepCmd := app.Command("sweep", "Run a finite experiment: put a server under one level of load after another, and say which it should be run at.")
 	commands := map[string]command{}
 	for _, e := range experiments() {
-		f := &sweepFlags{experiment: e}
+		f := &sweepFlags{sweepExperiment: e}
 		cmd := sweepCmd.Command(e.name, e.help)
 		f.loadFlags(cmd)
 		f.server.flags(cmd)

@@ -14,8 +14,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/experiment/model"
 	"github.com/llm-prober/llm_prober/internal/goldenfile"
-	"github.com/llm-prober/llm_prober/internal/sweep"
+
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
 )
 
@@ -148,7 +151,7 @@ func TestSweep(t *testing.T) {
 	if d := cmp.Diff(allFiles(), files(t, "out/run")); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}
-	run, err := sweep.Read("out/run")
+	run, err := experiment.Read("out/run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +227,7 @@ func TestSweepInterrupted(t *testing.T) {
 	if d := cmp.Diff(allFiles(), files(t, dir)); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}
-	run, err := sweep.Read(dir)
+	run, err := experiment.Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +287,7 @@ func TestSimulate(t *testing.T) {
 	if d := cmp.Diff([]string{"comparison.html", "comparison.json"}, files(t, "compared")); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}
-	var comparison sweep.Comparison
+	var comparison analyze.Comparison
 	if err := json.Unmarshal([]byte(read(t, "compared/comparison.json")), &comparison); err != nil || comparison.A != "a" || comparison.B != "c" {
 		t.Errorf("%v, %+v", err, comparison)
 	}
@@ -353,8 +356,8 @@ func TestSimulateFit(t *testing.T) {
 
 	code, stdout, stderr = outcome(t.Context(), "simulate", "fit", "run", "--json")
 	var found struct {
-		sweep.Fit
-		Predictions []sweep.Prediction `json:"predictions"`
+		model.Fit
+		Predictions []model.Prediction `json:"predictions"`
 	}
 	if err := json.Unmarshal([]byte(stdout), &found); code != exitOK || err != nil || found.Model.TokenBudget != 2048 || len(found.Predictions) != 6 {
 		t.Errorf("as JSON: %d, %s, %v, %+v", code, stderr, err, found)
@@ -374,7 +377,7 @@ func TestReportLeavesOut(t *testing.T) {
 	if code, _, stderr := outcome(t.Context(), "simulate", "concurrency", "--levels=1,2", "--requests=200", "--warmup=0", "-q", "--dir=run"); code != exitOK {
 		t.Fatalf("simulate: %d, %s", code, stderr)
 	}
-	path := filepath.Join("run", sweep.RequestsFile)
+	path := filepath.Join("run", experiment.RequestsFile)
 	lines := strings.SplitAfter(read(t, path), "\n")
 	for n := range 12 {
 		lines[10*n+2] = "<broken>\n"
@@ -392,7 +395,7 @@ func TestReportLeavesOut(t *testing.T) {
 			t.Errorf("stderr lacks %q:\n%s", want, stderr)
 		}
 	}
-	var summary sweep.Summary
+	var summary experiment.Summary
 	if err := json.Unmarshal([]byte(read(t, "run/summary.json")), &summary); err != nil || summary.Left == nil || summary.Left.Count != 12 {
 		t.Errorf("summary: %v, %+v", err, summary.Left)
 	}
@@ -430,7 +433,7 @@ func TestSimulateSearch(t *testing.T) {
 	if code != exitOK || !strings.Contains(stderr, "probetool: the search is done: c=") || !strings.Contains(stdout, "At most ") {
 		t.Errorf("%d\n%s\n%s", code, stdout, stderr)
 	}
-	run, err := sweep.Read("run")
+	run, err := experiment.Read("run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -473,8 +476,8 @@ func TestLevels(t *testing.T) {
 // levelsOf are the levels that flags make, those that differ in their load alone together.
 func levelsOf(t *testing.T, args []string) (levels []string) {
 	t.Helper()
-	i := slices.IndexFunc(experiments(), func(e experiment) bool { return e.name == args[0] })
-	f := &sweepFlags{experiment: experiments()[i]}
+	i := slices.IndexFunc(experiments(), func(e sweepExperiment) bool { return e.name == args[0] })
+	f := &sweepFlags{sweepExperiment: experiments()[i]}
 	app, _ := newApp(&strings.Builder{})
 	cmd := app.Command("test", "")
 	f.loadFlags(cmd)

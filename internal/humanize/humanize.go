@@ -2,15 +2,18 @@
 // same value reads the same everywhere.
 //
 // The rule: three significant digits, and the unit by the size of the value, so that the digits before the point are at
-// most three; whole numbers and counts in full, with a comma every three digits. Trailing zeros stay in a measured
-// duration, where they tell how exact it is, and are left out elsewhere. A figure that is not known is [Unknown].
+// most three; whole numbers and counts in full, with commas from five digits on. Trailing zeros tell how exact a measured
+// figure is; one that was chosen has none. A figure that is not known is [Unknown].
 //
 // Between a number and its unit is a plain space, so that what is printed on a terminal can be searched and copied;
 // [NoBreak] is for pages.
 package humanize
 
 import (
+	"cmp"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,12 +34,11 @@ func Duration(d time.Duration) string { return Seconds(d.Seconds()) }
 
 // Seconds is Duration of seconds.
 func Seconds(v float64) string {
-	return scaled(v, digits)
+	return scaled(v, func(v float64) string { return digits(v, 3) })
 }
 
-// Round writes a time that was chosen, such as a threshold or a tick of a chart, without trailing zeros: 500 µs, 50 ms,
-// 1.5 s.
-func Round(seconds float64) string { return scaled(seconds, Number) }
+// Chosen writes a time that was chosen, such as a threshold or a tick of a chart, in full: 500 µs, 50 ms, 1.5 s.
+func Chosen(seconds float64) string { return scaled(seconds, Exact) }
 
 func scaled(seconds float64, write func(float64) string) string {
 	switch size := math.Abs(seconds); {
@@ -63,7 +65,7 @@ func inUnits(v float64, write func(float64) string, units []unit) string {
 	return write(v/u.size) + " " + u.name
 }
 
-// Number writes a rate, a mean, a gauge: 0.352, 0.5, 19.8, 872, 12,345.
+// Number writes a rate, a mean, a gauge: 0.352, 2.80, 19.8, 872, 12,345; a whole number without a fraction.
 func Number(v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -72,17 +74,27 @@ func Number(v float64) string {
 		return "∞"
 	case math.IsInf(v, -1):
 		return "-∞"
+	case v == math.Trunc(v):
+		return digits(v, 1)
 	}
-	return trimmed(digits(v))
+	return digits(v, 3)
 }
 
-// digits writes three significant digits, and all of those before the point.
-func digits(v float64) string {
-	if v == 0 {
+// Exact writes a number that was chosen, such as a rate or a tick of a chart, in full: 1.25, 12.375, 2048.
+func Exact(v float64) string {
+	if !finite(v) {
+		return Number(v)
+	}
+	return trimmed(digits(v, 6))
+}
+
+// digits writes n significant digits, and all of those before the point.
+func digits(v float64, n int) string {
+	if math.Abs(v) < 1e-9 {
 		return "0"
 	}
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64) // 0.9999 has a digit more than 1.00
-	after := 2 - int(math.Floor(math.Log10(math.Abs(rounded))))
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'e', n-1, 64), 64) // 0.9999 is 1.00
+	after := n - 1 - int(math.Floor(math.Log10(math.Abs(rounded))))
 	return grouped(strconv.FormatFloat(v, 'f', min(max(after, 0), 9), 64))
 }
 
@@ -94,9 +106,12 @@ func trimmed(s string) string {
 	return s
 }
 
-// grouped puts a comma after every three digits before the point.
+// grouped puts commas between every three digits before the point, if they are five or more.
 func grouped(s string) string {
 	whole, fraction, _ := strings.Cut(s, ".")
+	if len(strings.TrimPrefix(whole, "-")) < 5 {
+		return s
+	}
 	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
 		whole = whole[:i] + "," + whole[i:]
 	}
@@ -133,6 +148,17 @@ func Count(n int, noun string) string {
 	return Whole(n) + " " + noun
 }
 
+// Tally writes counts by name, the highest first: 3 timeout, 1 tls.
+func Tally(counts map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = Whole(counts[name]) + " " + name
+	}
+	return strings.Join(names, ", ")
+}
+
 // Whole writes a count: 12,345. A negative one is not known.
 func Whole(n int) string {
 	if n < 0 {
@@ -141,7 +167,7 @@ func Whole(n int) string {
 	return grouped(strconv.Itoa(n))
 }
 
-// Bytes writes a size of memory or of a file: 512 B, 1.5 KiB, 128 MiB.
+// Bytes writes a size of memory or of a file: 512 B, 1.50 KiB, 128 MiB.
 func Bytes(n int64) string {
 	return inUnits(float64(n), Number, []unit{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}})
 }

@@ -188,7 +188,7 @@ func shape(p *prober.Plan) string {
 	}
 	every := "every " + humanize.Span(p.Interval)
 	if p.Interval%time.Second != 0 {
-		every = "every " + humanize.Round(p.Interval.Seconds())
+		every = "every " + humanize.Chosen(p.Interval.Seconds())
 	}
 	if p.Arrival == prober.Poisson {
 		every += " on average (Poisson)"

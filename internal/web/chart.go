@@ -95,7 +95,7 @@ func newChart(title string, stacks []stack, minutes []minute, usually time.Durat
 		return c
 	}
 	top := niceTop(most)
-	c.Top, c.Label = humanize.Round(top.Seconds()), fmt.Sprintf("%s, last hour, at most %s", title, humanize.Duration(most))
+	c.Top, c.Label = humanize.Chosen(top.Seconds()), fmt.Sprintf("%s, last hour, at most %s", title, humanize.Duration(most))
 	const place = chartWidth / hour
 	first := now.Truncate(time.Minute).Add(-(hour - 1) * time.Minute)
 	layers := []layer{{key: key{Class: "failed", Name: "failed"}}}

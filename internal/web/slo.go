@@ -37,7 +37,7 @@ type sloRow struct {
 func newSLORow(s SLO) sloRow {
 	row := sloRow{Name: scrub.Text(s.Name, maxName), Rule: fmt.Sprintf("%s for %s", scrub.Text(s.Indicator, maxWord), humanize.Share(s.Objective)), Good: "no verdict yet"}
 	if s.Threshold > 0 {
-		row.Rule = fmt.Sprintf("%s within %s for %s", scrub.Text(s.Indicator, maxWord), humanize.Round(s.Threshold.Seconds()), humanize.Share(s.Objective))
+		row.Rule = fmt.Sprintf("%s within %s for %s", scrub.Text(s.Indicator, maxWord), humanize.Chosen(s.Threshold.Seconds()), humanize.Share(s.Objective))
 	}
 	left, known := s.budgetLeft()
 	if !known {

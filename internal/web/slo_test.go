@@ -18,7 +18,7 @@ func TestSLORow(t *testing.T) {
 		},
 		"half the budget is spent": {
 			SLO{Name: "fast", Indicator: "ttft", Threshold: 1500 * time.Millisecond, Objective: 0.99, Events: 1000, Bad: 5},
-			sloRow{Name: "fast", Rule: "ttft within 1.5 s for 99 %", Good: "99.5 % of 1,000 probes", Left: "50 % of the budget left"},
+			sloRow{Name: "fast", Rule: "ttft within 1.5 s for 99 %", Good: "99.5 % of 1000 probes", Left: "50 % of the budget left"},
 		},
 		"exactly spent": {
 			SLO{Name: "up", Indicator: "success", Objective: 0.995, Events: 200, Bad: 1},

@@ -280,7 +280,7 @@ func newGapChart(rec *record) *chart {
 		below += "; the later gaps are not kept"
 	}
 	return &chart{
-		Top: humanize.Round(top.Seconds()), Layers: []layer{gaps, most}, Axis: []string{"first gap", below}, Tall: true,
+		Top: humanize.Chosen(top.Seconds()), Layers: []layer{gaps, most}, Axis: []string{"first gap", below}, Tall: true,
 		Lines: []reference{
 			{key{Class: "usual", Name: "median", Value: humanize.Duration(p50)}, chartHeight - height(p50, top)},
 			{key{Class: "p95", Name: "95th percentile", Value: humanize.Duration(p95)}, chartHeight - height(p95, top)},

@@ -1,0 +1,2 @@
+// Package analyze makes figures of runs: statistics of each level, doubts about them, operating points, comparisons.
+package analyze

@@ -1,0 +1,257 @@
+package analyze
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/llm-prober/llm_prober/internal/experiment"
+)
+
+// The statistics of docs/definitions.md, "Statistics of a sweep". Nothing in them is random: a run has one summary.
+
+const (
+	confidence = 0.95
+	// maxBlocks bounds the blocks of a level. More than about 30 add next to nothing to how well the error is known
+	// (Schmeiser, Batch Size Effects in the Analysis of Simulation Output, 1982) and make each shorter, so that less
+	// of what neighbours share stays within one. Fewer than minBlocks leave the error hardly known.
+	maxBlocks, minBlocks = 32, 8
+)
+
+// blocked splits requests, which are in the order of their starts, into blocks of equal size. A slow second hits all
+// that are in flight, so neighbours are alike. A block is twice as long as the number in flight, and shorter, down to
+// that number, where there would be too few; what it then shares with the block beside it [ratioOf] takes into account.
+func blocked(requests []*experiment.Request, inFlight float64) [][]*experiment.Request {
+	n := len(requests)
+	waves := float64(n) / max(1, inFlight)
+	count := min(maxBlocks, n, max(int(waves/2), min(minBlocks, int(waves))))
+	if count < 1 {
+		count = min(1, n)
+	}
+	blocks := make([][]*experiment.Request, count)
+	for i := range blocks {
+		blocks[i] = requests[i*n/count : (i+1)*n/count]
+	}
+	return blocks
+}
+
+// ratioOf is Σsums/Σcounts over blocks, with its standard error. Neighbouring blocks share what was in flight at their
+// border: their covariance counts where it is positive. The error of one block is unknown (NaN).
+func ratioOf(sums, counts []float64) (value, standardError float64) {
+	total := floats.Sum(counts)
+	value = floats.Sum(sums) / total
+	if len(sums) < 2 {
+		return value, math.NaN()
+	}
+	var variance, covariance, before float64
+	for i, sum := range sums {
+		residual := sum - value*counts[i]
+		variance += residual * residual
+		covariance += residual * before
+		before = residual
+	}
+	n, lost := float64(len(sums)), 1.0
+	if covariance > 0 { // which it never is in two or three blocks, since residuals add up to 0
+		variance += 2 * covariance
+		lost = 3 // residuals are from the mean of the blocks themselves: each of the three sums is too low by one part in n
+	}
+	return value, math.Sqrt(n/(n-lost)*variance) / total
+}
+
+// studentsT is the half-width, in standard errors, of an interval whose error was found from so many blocks.
+func studentsT(blocks int) float64 {
+	return distuv.StudentsT{Sigma: 1, Nu: float64(blocks - 1)}.Quantile((1 + confidence) / 2)
+}
+
+// average is a mean, its standard error, and from how many blocks that is known.
+type average struct {
+	value, err float64
+	blocks     int
+}
+
+// estimate is the average with its interval. No latency and no rate is below 0.
+func (a average) estimate() experiment.Estimate {
+	half := a.err * studentsT(max(2, a.blocks)) // NaN where the error is
+	return interval(experiment.Figure(a.value), experiment.Figure(max(0, a.value-half)), experiment.Figure(a.value+half))
+}
+
+// interval is an estimate made of values that are known exactly.
+func interval(value, low, high experiment.Figure) experiment.Estimate {
+	return experiment.Estimate{Value: value, Low: low, High: high, Least: value, Most: value}
+}
+
+// meanOf is Σsums/Σcounts with its interval.
+func meanOf(sums, counts []float64) experiment.Estimate {
+	value, err := ratioOf(sums, counts)
+	return average{value, err, len(sums)}.estimate()
+}
+
+// sample is the values of one latency: those of the first wave of a closed loop, which is sent all at once and is
+// unlike all others in every run of its kind, so that nothing in it is by chance; those of the requests after it, in
+// blocks; and all of them sorted, with what they are at least and at most.
+type sample struct {
+	wave                []float64
+	blocks              [][]float64
+	sorted, least, most []float64
+}
+
+// newSample takes the values of the first wave and of each block; those of no value are left out.
+func newSample(wave []experiment.Span, blocks [][]experiment.Span) sample {
+	var s sample
+	split := func(spans []experiment.Span) []float64 {
+		values := make([]float64, len(spans))
+		for i, one := range spans {
+			values[i] = one.Value
+			s.least, s.most = append(s.least, one.Least), append(s.most, one.Most)
+		}
+		s.sorted = append(s.sorted, values...)
+		return values
+	}
+	for _, block := range blocks {
+		if len(block) > 0 {
+			s.blocks = append(s.blocks, split(block))
+		}
+	}
+	s.wave = split(wave)
+	slices.Sort(s.sorted)
+	slices.Sort(s.least)
+	slices.Sort(s.most)
+	return s
+}
+
+// describe makes a distribution of a sample; of an empty one, of unknown figures.
+func (s sample) describe() experiment.Distribution {
+	d := experiment.Distribution{
+		Count: len(s.sorted), Mean: s.mean(),
+		P50: s.percentile(0.5), P90: s.percentile(0.9), P95: s.percentile(0.95), P99: s.percentile(0.99),
+		Min: experiment.Figure(math.NaN()), Max: experiment.Figure(math.NaN()),
+	}
+	if len(s.sorted) > 0 {
+		d.Min, d.Max = experiment.Figure(s.sorted[0]), experiment.Figure(s.sorted[len(s.sorted)-1])
+	}
+	return d
+}
+
+func (s sample) mean() experiment.Estimate {
+	if len(s.sorted) == 0 {
+		return experiment.Unknown()
+	}
+	e := s.average(func(value float64) float64 { return value }).estimate()
+	n := float64(len(s.sorted))
+	e.Least, e.Most = experiment.Figure(floats.Sum(s.least)/n), experiment.Figure(floats.Sum(s.most)/n)
+	return widened(e)
+}
+
+// widened makes an interval hold what the errors of time stamps allow as well.
+func widened(e experiment.Estimate) experiment.Estimate {
+	e.Low, e.High = max(0, e.Low-(e.Value-e.Least)), e.High+(e.Most-e.Value)
+	return e
+}
+
+// average is the mean of a function of the values.
+func (s sample) average(of func(value float64) float64) average {
+	sums, counts := make([]float64, len(s.blocks)), make([]float64, len(s.blocks))
+	for i, block := range s.blocks {
+		counts[i] = float64(len(block))
+		for _, value := range block {
+			sums[i] += of(value)
+		}
+	}
+	total := floats.Sum(sums)
+	for _, value := range s.wave {
+		total += of(value)
+	}
+	_, err := ratioOf(sums, counts)
+	n := float64(len(s.sorted))
+	return average{total / n, err * floats.Sum(counts) / n, len(s.blocks)}
+}
+
+// percentile is the percentile by nearest rank, with an interval of two order statistics. How many independent
+// values the sample is worth follows from the share of values at or below the percentile: how much that share differs
+// from block to block, against what it would in independent values (Woodruff 1952; Korn and Graubard 1998).
+func (s sample) percentile(quantile float64) experiment.Estimate {
+	n := len(s.sorted)
+	if n == 0 {
+		return experiment.Unknown()
+	}
+	place := rank(n, quantile)
+	value := s.sorted[place-1]
+	low, high := bounds(n, s.worth(value), quantile)
+	return experiment.Estimate{Value: experiment.Figure(value), Low: placed(s.least, low), High: placed(s.most, high), Least: placed(s.least, place), Most: placed(s.most, place)}
+}
+
+// placed is the value of a rank, counted from 1; unknown for rank 0.
+func placed(sorted []float64, place int) experiment.Figure {
+	if place == 0 {
+		return experiment.Figure(math.NaN())
+	}
+	return experiment.Figure(sorted[place-1])
+}
+
+// worth is how many independent values would tell the share of values at or below the given one as well as the
+// sample does: at most all, 0 if one block alone cannot tell.
+func (s sample) worth(value float64) int {
+	share := s.average(func(v float64) float64 {
+		if v <= value {
+			return 1
+		}
+		return 0
+	})
+	if math.IsNaN(share.err) {
+		return 0
+	}
+	n := len(s.sorted)
+	independent := share.value * (1 - share.value) / float64(n)
+	effect := 1.0 // the design effect
+	if independent > 0 {
+		effect = max(1, share.err*share.err/independent)
+	}
+	// The error itself is known only as well as the blocks are many.
+	t := studentsT(share.blocks) / studentsT(n)
+	return int(float64(n)/(effect*t*t) + 1e-9)
+}
+
+// rank is the rank, from 1, of a percentile of n values: the smallest with at least that share at or below.
+func rank(n int, quantile float64) int {
+	return min(n, max(1, int(math.Ceil(quantile*float64(n)-1e-9))))
+}
+
+// bounds are the ranks, from 1, of the order statistics between which a percentile lies with 95 % confidence,
+// whatever the distribution; 0 where none is so low or so high. The n values are worth so many independent ones.
+func bounds(n, worth int, quantile float64) (low, high int) {
+	if worth < 1 {
+		return 0, 0
+	}
+	tail := (1 - confidence) / 2
+	below := distuv.Binomial{N: float64(worth), P: quantile} // how many values are below the true percentile
+	l := searchRank(worth, func(k int) bool { return below.CDF(float64(k)) > tail })
+	h := searchRank(worth, func(k int) bool { return below.CDF(float64(k)) >= 1-tail }) + 1
+	scale := float64(n+1) / float64(worth+1)
+	if l >= 1 {
+		low = int(float64(l)*scale + 1e-9)
+	}
+	if h <= worth {
+		high = int(math.Ceil(float64(h)*scale - 1e-9))
+	}
+	return low, high
+}
+
+// searchRank is the smallest k of 0 to n for which a condition holds that holds from there on.
+func searchRank(n int, holds func(k int) bool) int {
+	low, high := 0, n
+	for low < high {
+		if middle := (low + high) / 2; holds(middle) {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return low
+}
+
+// needed is how many independent values give a percentile an upper bound.
+func needed(quantile float64) int {
+	return int(math.Ceil(math.Log((1-confidence)/2) / math.Log(quantile)))
+}

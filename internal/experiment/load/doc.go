@@ -1,0 +1,2 @@
+// Package load runs experiments on a real server.
+package load

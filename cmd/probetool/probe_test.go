@@ -67,7 +67,7 @@ func masked(text, url string) string {
 		{`after [0-9]+ bytes`, "after # bytes"},
 		{`[0-9.,]+ tokens/s`, "# tokens/s"},
 		// What a machine that is busy with something else adds.
-		{` # ms to # ms`, " # ms"},
+		{` (?:# ms|[0-9.]+) to # ms`, " # ms"},
 		{`SUSPECT: reader_late\n`, "nothing suspect\n"},
 		{`, reader_late`, ""},
 	} {

@@ -141,7 +141,7 @@ func within(l prober.Latency) string {
 	if l.Sound() {
 		return humanize.Duration(l.Value)
 	}
-	return fmt.Sprintf("%s to %s", humanize.Duration(l.Least), humanize.Duration(l.Most))
+	return humanize.Range(l.Least.Seconds(), l.Most.Seconds(), humanize.Seconds)
 }
 
 // bar draws a share of a width.

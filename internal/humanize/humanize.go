@@ -167,8 +167,11 @@ func Whole(n int) string {
 	return grouped(strconv.Itoa(n))
 }
 
-// Bytes writes a size of memory or of a file: 512 B, 1.50 KiB, 128 MiB.
+// Bytes writes a size of memory or of a file: 512 B, 1.50 KiB, 128 MiB. One that is not above 0 is not known.
 func Bytes(n int64) string {
+	if n <= 0 {
+		return Unknown
+	}
 	return inUnits(float64(n), Number, []unit{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}})
 }
 
@@ -185,6 +188,23 @@ func Span(d time.Duration) string {
 		return two(s/3600, "h", s%3600/60, "min")
 	}
 	return two(s/86400, "d", s%86400/3600, "h")
+}
+
+// Setting writes a time span that was chosen, such as an interval or a timeout: 15 s, 2 min, 1.5 s, 250 ms.
+func Setting(d time.Duration) string {
+	if d%time.Second == 0 {
+		return Span(d)
+	}
+	return Chosen(d.Seconds())
+}
+
+// Range writes the bounds of a figure, with the unit once if it is that of both: 580 to 660 ms, 980 ms to 1.02 s.
+func Range(low, high float64, write func(float64) string) string {
+	from, to := write(low), write(high)
+	if number, unit, is := strings.Cut(from, " "); is && strings.HasSuffix(to, " "+unit) {
+		from = number
+	}
+	return from + " to " + to
 }
 
 func two(a int, unitA string, b int, unitB string) string {

@@ -80,7 +80,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-func TestCountsBytesAndSpans(t *testing.T) {
+func TestCountsBytesSpansAndRanges(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{
 		{Count(1, "probe"), "1 probe"},
 		{Count(0, "probe"), "0 probes"},
@@ -89,7 +89,7 @@ func TestCountsBytesAndSpans(t *testing.T) {
 		{Whole(-1), "–"},
 		{Whole(1234567), "1,234,567"},
 		{Whole(999), "999"},
-		{Bytes(0), "0 B"},
+		{Bytes(0), "–"},
 		{Bytes(512), "512 B"},
 		{Bytes(1536), "1.50 KiB"},
 		{Bytes(128 << 20), "128 MiB"},
@@ -101,6 +101,13 @@ func TestCountsBytesAndSpans(t *testing.T) {
 		{Span(200 * time.Second), "3 min 20 s"},
 		{Span(125 * time.Minute), "2 h 5 min"},
 		{Span(76 * time.Hour), "3 d 4 h"},
+		{Setting(15 * time.Second), "15 s"},
+		{Setting(2 * time.Minute), "2 min"},
+		{Setting(1500 * time.Millisecond), "1.5 s"},
+		{Setting(0), "0 s"},
+		{Range(0.58, 0.66, Seconds), "580 to 660 ms"},
+		{Range(0.98, 1.02, Seconds), "980 ms to 1.02 s"},
+		{Range(0.914, 1, Number), "0.914 to 1"},
 	} {
 		check(t, "it", tc.got, tc.want)
 	}

@@ -186,10 +186,7 @@ func shape(p *prober.Plan) string {
 	if p == nil {
 		return "no longer probed"
 	}
-	every := "every " + humanize.Span(p.Interval)
-	if p.Interval%time.Second != 0 {
-		every = "every " + humanize.Chosen(p.Interval.Seconds())
-	}
+	every := "every " + humanize.Setting(p.Interval)
 	if p.Arrival == prober.Poisson {
 		every += " on average (Poisson)"
 	}

@@ -352,8 +352,8 @@ func (c *CurveComparison) tellPeak() string {
 	if !p.Ratio.Value.Known() {
 		return ""
 	}
-	return fmt.Sprintf("Peak throughput of B is %s times A's (95 %% interval %s to %s), %s against %s output tok/s: %s.",
-		humanize.Number(float64(p.Ratio.Value)), humanize.Number(float64(p.Ratio.Low)), humanize.Number(float64(p.Ratio.High)),
+	return fmt.Sprintf("Peak throughput of B is %s times A's (95 %% interval %s), %s against %s output tok/s: %s.",
+		humanize.Number(float64(p.Ratio.Value)), humanize.Range(float64(p.Ratio.Low), float64(p.Ratio.High), humanize.Number),
 		humanize.Number(float64(p.B.Value)), humanize.Number(float64(p.A.Value)), p.Change)
 }
 

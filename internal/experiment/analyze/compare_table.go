@@ -70,6 +70,6 @@ func (m *MetricComparison) row() []string {
 	}
 	return []string{
 		caption(m.Metric), write(float64(m.A.Value)), write(float64(m.B.Value)), humanize.Number(float64(m.Ratio.Value)),
-		fmt.Sprintf("%s to %s", humanize.Number(float64(m.Ratio.Low)), humanize.Number(float64(m.Ratio.High))), string(m.Change),
+		humanize.Range(float64(m.Ratio.Low), float64(m.Ratio.High), humanize.Number), string(m.Change),
 	}
 }

@@ -147,7 +147,7 @@ func tellHeld(l *experiment.LevelSummary) string {
 	var figures []string
 	for _, v := range l.Verdicts {
 		figures = append(figures, fmt.Sprintf("%s %s%s of %s", inWords(v.Objective), humanize.Seconds(float64(v.Estimate.Value)),
-			intervalOf(v.Estimate), v.Objective.Threshold))
+			intervalOf(v.Estimate), humanize.Setting(v.Objective.Threshold)))
 	}
 	return fmt.Sprintf("%s; %s good requests/s", strings.Join(figures, ", "), humanize.Number(float64(l.Goodput)))
 }
@@ -224,8 +224,8 @@ func tellHeadroom(h *experiment.Headroom) string {
 	if h == nil {
 		return ""
 	}
-	return fmt.Sprintf("Before the run the server gave others %s output tok/s, %.0f %% of what it gives at the operating point.",
-		humanize.Number(h.Today.OutputTokensPerSecond), 100*float64(h.Used))
+	return fmt.Sprintf("Before the run the server gave others %s output tok/s, %s of what it gives at the operating point.",
+		humanize.Number(h.Today.OutputTokensPerSecond), humanize.Share(float64(h.Used)))
 }
 
 // join makes a text of the sentences that are not empty.
@@ -243,7 +243,7 @@ func join(sentences []string) string {
 func intervalOf(e experiment.Estimate) string {
 	switch {
 	case e.Low.Known() && e.High.Known():
-		return fmt.Sprintf(" (%s to %s)", humanize.Seconds(float64(e.Low)), humanize.Seconds(float64(e.High)))
+		return " (" + humanize.Range(float64(e.Low), float64(e.High), humanize.Seconds) + ")"
 	case e.Low.Known():
 		return fmt.Sprintf(" (at least %s; too few requests for an upper bound)", humanize.Seconds(float64(e.Low)))
 	}

@@ -59,7 +59,7 @@ func LinearAxis(values []float64, format func(float64) string) Axis {
 	if top <= 0 {
 		top = 1
 	}
-	step := roundUp(top / 4)
+	step := roundUp(top/4, 1, 2, 2.5, 5)
 	a := Axis{format: format}
 	for i := 0.0; ; i++ {
 		a.Ticks = append(a.Ticks, i*step)
@@ -69,10 +69,10 @@ func LinearAxis(values []float64, format func(float64) string) Axis {
 	}
 }
 
-// roundUp is the next 1, 2, 2.5 or 5 times a power of ten.
-func roundUp(v float64) float64 {
+// roundUp is the next of some factors from 1 on times a power of ten.
+func roundUp(v float64, factors ...float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, f := range []float64{1, 2, 2.5, 5} {
+	for _, f := range factors {
 		if v <= f*power*1.001 {
 			return f * power
 		}

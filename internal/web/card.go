@@ -114,7 +114,7 @@ type workloadCard struct {
 	Measured                                    string // which probes the numbers are of
 	Old                                         bool   // probes have failed since then
 	Parts                                       []part
-	Charts                                      []chart
+	Charts                                      []columns
 	SLOs                                        []sloRow
 	Rows                                        []resultRow
 	More                                        int // results that are kept and not shown

@@ -2,52 +2,26 @@ package web
 
 import (
 	"fmt"
-	"math"
-	"slices"
+	"html/template"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
-// chart is columns of latencies. Its drawing is 600 wide and 100 high and is stretched to the room there is; all text
-// is beside it.
-type chart struct {
-	Title  string
-	Top    string // value at the upper edge; empty: nothing is drawn
-	Layers []layer
-	Lines  []reference
-	Axis   []string // below it, from left to right
-	Label  string   // in words, for who cannot see it
-	Tall   bool
+// columns is a chart with the texts beside it.
+type columns struct {
+	Title, Top, Label string
+	Keys              []chart.Key
+	Drawing           template.HTML // empty: there is nothing to draw
+	Axis              []string      // below it, from left to right
+	Tall              bool
 }
 
-// layer is all columns of one kind as one path.
-type layer struct {
-	key
-	Path string
+// draw takes over a chart of latencies in seconds. The label tells it to who cannot see it.
+func (c *columns) draw(drawn *chart.Columns, label string) {
+	c.Top, c.Label, c.Keys, c.Drawing = humanize.Chosen(drawn.High), label, drawn.Keys(), drawn.Inline(label)
 }
-
-// reference is a value that the columns are compared with.
-type reference struct {
-	key
-	Y float64 // from above
-}
-
-// key explains a colour. Without a name it is not explained.
-type key struct{ Class, Name, Value, Note string }
-
-const (
-	chartWidth  = 600.0
-	chartHeight = 100.0
-)
-
-// column adds a rectangle that begins y above the ground and is h high.
-func (l *layer) column(x, y, width, h float64) {
-	l.Path += fmt.Sprintf("M%.1f %.1fh%.1fv%.1fh-%.1fz", x, chartHeight-y, width, -h, width)
-}
-
-// height is where a latency ends in a chart of which the upper edge is top.
-func height(d, top time.Duration) float64 { return chartHeight * d.Seconds() / top.Seconds() }
 
 // stack is what a minute's column is made of, from the bottom up.
 type stack struct {
@@ -55,7 +29,7 @@ type stack struct {
 	of          func(minute) time.Duration
 }
 
-func charts(w *workloadView, now time.Time) []chart {
+func charts(w *workloadView, now time.Time) []columns {
 	ttft := []stack{{"ttft", "median", func(m minute) time.Duration {
 		if m.split > 0 {
 			return 0
@@ -73,7 +47,7 @@ func charts(w *workloadView, now time.Time) []chart {
 		{"decode", "median", func(m minute) time.Duration { return m.itl }},
 		{"decode95", "95th", func(m minute) time.Duration { return max(0, m.itlP95-m.itl) }},
 	}
-	return []chart{
+	return []columns{
 		newChart("First token", ttft, w.minutes, usual(w.minutes, func(m minute) time.Duration { return m.ttft }), now),
 		newChart("Between tokens", decode, w.minutes, usual(w.minutes, func(m minute) time.Duration { return m.itl }), now),
 	}
@@ -88,37 +62,35 @@ func hasSplit(minutes []minute) bool {
 	return false
 }
 
-func newChart(title string, stacks []stack, minutes []minute, usually time.Duration, now time.Time) chart {
-	c := chart{Title: title, Axis: axis(now)}
+func newChart(title string, stacks []stack, minutes []minute, usually time.Duration, now time.Time) columns {
+	c := columns{Title: title, Axis: axis(now)}
 	most := highest(stacks, minutes)
 	if most == 0 {
 		return c
 	}
-	top := niceTop(most)
-	c.Top, c.Label = humanize.Chosen(top.Seconds()), fmt.Sprintf("%s, last hour, at most %s", title, humanize.Duration(most))
-	const place = chartWidth / hour
-	first := now.Truncate(time.Minute).Add(-(hour - 1) * time.Minute)
-	layers := []layer{{key: key{Class: "failed", Name: "failed"}}}
+	classes := []chart.Key{{Class: "failed", Name: "failed"}}
 	for _, s := range stacks {
-		layers = append(layers, layer{key: key{Class: s.class, Name: s.name}})
+		classes = append(classes, chart.Key{Class: s.class, Name: s.name})
 	}
+	drawn := chart.NewColumns(most.Seconds(), classes...)
+	const place, width = 1.0 / hour, 0.85 / hour
+	first := now.Truncate(time.Minute).Add(-(hour - 1) * time.Minute)
 	for _, m := range minutes {
 		x := place * m.start.Sub(first).Minutes()
 		if m.failures > 0 {
-			layers[0].column(x, 0, place-1.5, chartHeight)
+			drawn.Add(0, x, width, 0, drawn.High)
 		}
-		var y float64
+		var from float64
 		for i, s := range stacks {
-			if h := height(s.of(m), top); h > 0 {
-				layers[i+1].column(x, y, place-1.5, h)
-				y += h
-			}
+			to := from + s.of(m).Seconds()
+			drawn.Add(i+1, x, width, from, to)
+			from = to
 		}
 	}
-	c.Layers = slices.DeleteFunc(layers, func(l layer) bool { return l.Path == "" })
 	if usually > 0 {
-		c.Lines = []reference{{key{Class: "usual", Name: "usual " + humanize.Duration(usually)}, chartHeight - height(usually, top)}}
+		drawn.Mark(usually.Seconds(), chart.Key{Class: "usual", Name: "usual " + humanize.Duration(usually)})
 	}
+	c.draw(drawn, fmt.Sprintf("%s, last hour, at most %s", title, humanize.Duration(most)))
 	return c
 }
 
@@ -132,20 +104,6 @@ func highest(stacks []stack, minutes []minute) time.Duration {
 		most = max(most, sum)
 	}
 	return most
-}
-
-// niceTop is the next 1, 1.5, 2, 3, 5 or 7 times a power of ten.
-func niceTop(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	power := math.Pow(10, math.Floor(math.Log10(float64(d))))
-	for _, f := range []float64{1, 1.5, 2, 3, 5, 7} {
-		if f*power >= float64(d) {
-			return time.Duration(f * power)
-		}
-	}
-	return time.Duration(10 * power)
 }
 
 // axis is the time of day at each quarter of the hour that is shown.

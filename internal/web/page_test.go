@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	promconfig "github.com/prometheus/common/config"
 
+	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
@@ -446,15 +447,16 @@ func TestGapChart(t *testing.T) {
 	r := ended("p", time.Now(), 80*ms, "")
 	r.Gaps = gaps
 	c := newGapChart(newRecord(r))
-	every, longest := c.Layers[0], c.Layers[1]
-	if strings.Count(every.Path, "M") != 249 || strings.Count(longest.Path, "M") != 1 || longest.Note != "(gap 701 of 1000)" || c.Axis[1] != "a column is the longest of 4 gaps" {
-		t.Errorf("chart = %+v", c)
+	want := []chart.Key{
+		{Class: "longest", Name: "longest", Value: "90.0 ms", Note: "(gap 701 of 1000)"},
+		{Class: "usual", Name: "median", Value: "20.0 ms"},
+		{Class: "p95", Name: "95th percentile", Value: "20.0 ms"},
 	}
-	if c.Lines[0].Y != 80 || c.Lines[1].Y != 80 {
-		t.Errorf("median and 95th percentile at %v, want 80 of 100 from the top", c.Lines)
+	if diff := cmp.Diff(want, c.Keys); diff != "" || c.Axis[1] != "a column is the longest of 4 gaps" {
+		t.Errorf("%s; keys (-want +got):\n%s", c.Axis[1], diff)
 	}
 	r.Gaps = slices.Repeat(gaps, 3)
-	if c := newGapChart(newRecord(r)); c.Layers[1].Note != "(gap 701 of 2048)" || !strings.HasSuffix(c.Axis[1], "; the later gaps are not kept") {
-		t.Errorf("of 3000 gaps %s, %s", c.Layers[1].Note, c.Axis[1])
+	if c := newGapChart(newRecord(r)); c.Keys[0].Note != "(gap 701 of 2048)" || !strings.HasSuffix(c.Axis[1], "; the later gaps are not kept") {
+		t.Errorf("of 3000 gaps %s, %s", c.Keys[0].Note, c.Axis[1])
 	}
 }

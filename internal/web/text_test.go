@@ -10,7 +10,7 @@ import (
 
 func TestFormat(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{
-		{gauge(ptr(0.25), humanize.Number) + gauge(nil, humanize.Number), "0.25–"},
+		{gauge(ptr(0.25), humanize.Number) + gauge(nil, humanize.Number), "0.250–"},
 		{latency(0) + known(0, true) + known(time.Second, false), "–0 s–"},
 		{usually(0) + usually(time.Second), "usually 1.00 s"},
 		{clock(time.Date(2026, 5, 1, 3, 4, 5, 0, time.UTC), time.Date(2026, 5, 1, 23, 0, 0, 0, time.UTC)), "03:04:05"},
@@ -42,20 +42,5 @@ func TestEveryReasonHasAdvice(t *testing.T) {
 	}
 	for name := range meanings {
 		t.Errorf("%s is explained, but is no suspect reason", name)
-	}
-}
-
-func TestNiceTop(t *testing.T) {
-	for _, tc := range []struct{ d, want time.Duration }{
-		{0, 0},
-		{90 * time.Millisecond, 100 * time.Millisecond},
-		{100 * time.Millisecond, 100 * time.Millisecond},
-		{101 * time.Millisecond, 150 * time.Millisecond},
-		{2100 * time.Millisecond, 3 * time.Second},
-		{80 * time.Second, 100 * time.Second},
-	} {
-		if got := niceTop(tc.d); got != tc.want {
-			t.Errorf("niceTop(%s) = %s, want %s", tc.d, got, tc.want)
-		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/internal/quantile"
 	"github.com/llm-prober/llm_prober/internal/scrub"
@@ -27,7 +28,7 @@ type probePage struct {
 	Total    string
 	Drawn    bool // a part's place in the first token's time is drawn, not measured
 	Ticks    string
-	Gaps     *chart
+	Gaps     *columns
 	Facts    []fact
 	Suspects []fact
 	Error    string
@@ -250,43 +251,39 @@ func ticks(rec *record, sc scale) string {
 const maxColumns = 300
 
 // newGapChart shows each gap between token events in order; nil if there is none.
-func newGapChart(rec *record) *chart {
+func newGapChart(rec *record) *columns {
 	n := len(rec.Gaps)
 	if n == 0 {
 		return nil
 	}
 	sorted := slices.Sorted(slices.Values(rec.Gaps))
-	p50, p95, longest := quantile.NearestRank(sorted, 0.5), quantile.NearestRank(sorted, 0.95), max(sorted[n-1], 1)
-	top := niceTop(longest)
+	p50, p95, longest := quantile.NearestRank(sorted, 0.5), quantile.NearestRank(sorted, 0.95), sorted[n-1]
 	each := (n + maxColumns - 1) / maxColumns
-	place := chartWidth / float64(max((n+each-1)/each, 20))
-	gaps, most := layer{key: key{Class: "decode"}}, layer{key: key{
-		Class: "longest", Name: "longest", Value: humanize.Duration(longest), Note: fmt.Sprintf("(gap %d of %d)", slices.Index(rec.Gaps, sorted[n-1])+1, n),
-	}}
-	i := 0
-	for chunk := range slices.Chunk(rec.Gaps, each) {
-		d, in := slices.Max(chunk), &gaps
-		if d == sorted[n-1] && most.Path == "" {
-			in = &most
-		}
-		in.column(float64(i)*place, 0, 0.8*place, height(d, top))
-		i++
-	}
-	below := "a column is a gap"
+	c := &columns{Axis: []string{"first gap", "a column is a gap"}, Tall: true}
 	if each > 1 {
-		below = fmt.Sprintf("a column is the longest of %d gaps", each)
+		c.Axis[1] = fmt.Sprintf("a column is the longest of %d gaps", each)
 	}
 	if rec.gapsCut {
-		below += "; the later gaps are not kept"
+		c.Axis[1] += "; the later gaps are not kept"
 	}
-	return &chart{
-		Top: humanize.Chosen(top.Seconds()), Layers: []layer{gaps, most}, Axis: []string{"first gap", below}, Tall: true,
-		Lines: []reference{
-			{key{Class: "usual", Name: "median", Value: humanize.Duration(p50)}, chartHeight - height(p50, top)},
-			{key{Class: "p95", Name: "95th percentile", Value: humanize.Duration(p95)}, chartHeight - height(p95, top)},
-		},
-		Label: fmt.Sprintf("%s: median %s, 95th percentile %s, longest %s", humanize.Count(n, "gap"), humanize.Duration(p50), humanize.Duration(p95), humanize.Duration(longest)),
+	at := slices.Index(rec.Gaps, longest)
+	drawn := chart.NewColumns(max(longest, 1).Seconds(), chart.Key{Class: "decode"}, chart.Key{
+		Class: "longest", Name: "longest", Value: humanize.Duration(longest), Note: fmt.Sprintf("(gap %d of %d)", at+1, n),
+	})
+	place := 1 / float64(max((n+each-1)/each, 20))
+	i := 0
+	for chunk := range slices.Chunk(rec.Gaps, each) {
+		class := 0
+		if i == at/each {
+			class = 1
+		}
+		drawn.Add(class, float64(i)*place, 0.8*place, 0, slices.Max(chunk).Seconds())
+		i++
 	}
+	drawn.Mark(p50.Seconds(), chart.Key{Class: "usual", Name: "median", Value: humanize.Duration(p50)})
+	drawn.Mark(p95.Seconds(), chart.Key{Class: "p95", Name: "95th percentile", Value: humanize.Duration(p95)})
+	c.draw(drawn, fmt.Sprintf("%s: median %s, 95th percentile %s, longest %s", humanize.Count(n, "gap"), humanize.Duration(p50), humanize.Duration(p95), humanize.Duration(longest)))
+	return c
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }

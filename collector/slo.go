@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/llm-prober/llm_prober/internal/quantile"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -175,10 +176,10 @@ func (v *verdict) enough(n int) bool {
 }
 
 // allowed is how many of so many gaps may exceed the threshold: none for the maximum; for the 95th percentile by
-// nearest rank n − ⌈0.95·n⌉, which is ⌊n/20⌋.
+// nearest rank n − ⌈0.95·n⌉.
 func (v *verdict) allowed(gaps int) int {
 	if v.Indicator == IndicatorITLP95 {
-		return gaps / 20
+		return gaps - quantile.Rank(gaps, 0.95)
 	}
 	return 0
 }

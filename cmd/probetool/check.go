@@ -8,6 +8,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // check is the command check-config.
@@ -84,5 +85,6 @@ func describe(cfg *config.Config) string {
 			tokens += perHour * float64(p.Workload.PromptTokens+p.Workload.OutputTokens)
 		}
 	}
-	return fmt.Sprintf("%d targets, %d probed workloads, %d SLOs; %.0f requests and %.3g tokens an hour", len(cfg.Targets), plans, len(cfg.SLOs), requests, tokens)
+	return fmt.Sprintf("%s, %s, %s; %s requests and %s tokens an hour", humanize.Count(len(cfg.Targets), "target"), humanize.Count(plans, "probed workload"),
+		humanize.Count(len(cfg.SLOs), "SLO"), humanize.Number(requests), humanize.Number(tokens))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/llm-prober/llm_prober/internal/experiment"
 	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
 	"github.com/llm-prober/llm_prober/internal/experiment/model"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // fit is the command simulate fit.
@@ -73,7 +74,7 @@ func printJSON(stdout, stderr io.Writer, v any) int {
 
 func printParameters(w io.Writer, f *model.Fit) {
 	fmt.Fprintf(w, "%d engine steps were told apart, and %d of them serve the fit; a step takes %s in the mean, and the model is off by %s.\n\n",
-		f.Steps, f.Used, withUnit(f.Step, "s"), withUnit(f.Residual, "s"))
+		f.Steps, f.Used, humanize.Seconds(f.Step), humanize.Seconds(f.Residual))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "parameter\tvalue\terror\t")
 	for _, p := range f.Parameters {
@@ -83,7 +84,7 @@ func printParameters(w io.Writer, f *model.Fit) {
 		}
 		switch {
 		case !p.Known():
-			value = "?"
+			value = humanize.Unknown
 		case p.Name == "async":
 			value = yesOrNo(p.Value == 1)
 		}
@@ -96,12 +97,12 @@ func printParameters(w io.Writer, f *model.Fit) {
 	fmt.Fprintln(w)
 }
 
-// parameter writes a parameter with its unit. Times are durations as flags take them.
+// parameter writes a parameter with its unit, which may be seconds for each of something.
 func parameter(v float64, unit string) string {
 	if of, ok := strings.CutPrefix(unit, "s"); ok && (of == "" || of[0] == '/') {
-		return significant(v) + of
+		return humanize.Seconds(v) + of
 	}
-	return strings.TrimSpace(fmt.Sprintf("%.0f %s", v, unit))
+	return strings.TrimSpace(humanize.Number(v) + " " + unit)
 }
 
 func yesOrNo(is bool) string {
@@ -111,29 +112,15 @@ func yesOrNo(is bool) string {
 	return "no"
 }
 
-// significant writes seconds as a duration of three digits.
-func significant(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second))
-	if d == 0 && seconds > 0 {
-		return "<1ns"
-	}
-	for unit := time.Duration(1); unit <= time.Second; unit *= 10 {
-		if d < 1000*unit {
-			return d.Round(unit).String()
-		}
-	}
-	return d.String()
-}
-
 func printPredictions(w io.Writer, all []model.Prediction) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "level, measured and predicted\tTTFT p50\tTTFT p95\tITL p50\tITL p95\toutput tok/s")
 	for _, p := range all {
 		cells := []string{p.Level.String()}
 		for _, pair := range []model.Pair{p.TTFT50, p.TTFT95, p.ITL50, p.ITL95} {
-			cells = append(cells, beside(pair, func(v float64) string { return withUnit(v, "s") }))
+			cells = append(cells, beside(pair, humanize.Seconds))
 		}
-		cells = append(cells, beside(p.Rate, threeDigits))
+		cells = append(cells, beside(p.Rate, humanize.Number))
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	t.Flush()
@@ -143,7 +130,7 @@ func printPredictions(w io.Writer, all []model.Prediction) {
 // beside writes a measured figure, a predicted one, and how far off that is.
 func beside(p model.Pair, write func(float64) string) string {
 	if !p.Measured.Known() || !p.Predicted.Known() {
-		return "?"
+		return humanize.Unknown
 	}
 	return fmt.Sprintf("%s %s (%+.0f %%)", write(float64(p.Measured)), write(float64(p.Predicted)), 100*(p.Ratio()-1))
 }

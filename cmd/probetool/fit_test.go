@@ -27,15 +27,15 @@ func TestParametersInATable(t *testing.T) {
 		Notes: []string{"a word"},
 	})
 	want := []string{
-		"120 engine steps were told apart, and 100 of them serve the fit; a step takes 20.0 ms in the mean, and the model is off by 0.10 ms.",
+		"120 engine steps were told apart, and 100 of them serve the fit; a step takes 20.0 ms in the mean, and the model is off by 100 µs.",
 		"",
 		"parameter    value        error",
-		"base         19.7ms       ± 40µs",
-		"per-intake   ?                    no request met an idle server alone",
+		"base         19.7 ms      ± 40.0 µs",
+		"per-intake   –                       no request met an idle server alone",
 		"running-cap  64 requests",
 		"async        yes",
 		"async        no",
-		"async        ?                    not clear",
+		"async        –                       not clear",
 		"- a word",
 	}
 	if d := cmp.Diff(want, printed(out.String())); d != "" {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
+	"github.com/llm-prober/llm_prober/internal/quantile"
 )
 
 // liveLevel is what is known of a level while it runs.
@@ -45,17 +47,12 @@ func (r *recent) add(v float64) {
 	r.next = (r.next + 1) % recentValues
 }
 
-// p50 is the median; "-" of none.
+// p50 writes the median.
 func (r *recent) p50() string {
 	if len(r.values) == 0 {
-		return "-"
+		return humanize.Unknown
 	}
-	sorted := slices.Sorted(slices.Values(r.values))
-	middle := sorted[(len(sorted)-1)/2]
-	if middle >= 1 {
-		return fmt.Sprintf("%.3g s", middle)
-	}
-	return millis(time.Duration(middle * float64(time.Second)))
+	return humanize.Seconds(quantile.NearestRank(slices.Sorted(slices.Values(r.values)), 0.5))
 }
 
 func (l *liveLevel) note(r *experiment.Request) {
@@ -130,7 +127,7 @@ func (l *liveLevel) state(now time.Time) (part float64, text string) {
 	if left == math.MaxInt64 {
 		return 0, "begun"
 	}
-	return elapsed.Seconds() / (elapsed + left).Seconds(), left.Round(time.Second).String() + " left"
+	return elapsed.Seconds() / (elapsed + left).Seconds(), humanize.Span(left.Round(time.Second)) + " left"
 }
 
 // latency tells what the last requests were like.
@@ -144,5 +141,5 @@ func (l *liveLevel) latency() string {
 
 // result tells how the level went.
 func (l *liveLevel) result(took time.Duration) string {
-	return fmt.Sprintf("%d requests in %s, %s, %.0f tok/s", l.ended, took.Round(100*time.Millisecond), l.latency(), float64(l.outputTokens)/took.Seconds())
+	return fmt.Sprintf("%s in %s, %s, %s tok/s", humanize.Count(l.ended, "request"), humanize.Duration(took), l.latency(), humanize.Number(float64(l.outputTokens)/took.Seconds()))
 }

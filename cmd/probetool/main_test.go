@@ -41,7 +41,7 @@ func TestCheckConfig(t *testing.T) {
 	}
 	mistakes := strings.ReplaceAll(string(told), "config.yml", ten)
 	describes := "warning: " + valid + ":28: targets[0].http_client_config.authorization.credentials_file: open " + testdata("key.txt") + ": no such file or directory; until the file is there, probes of the target fail as auth\n" +
-		valid + ": valid; 1 targets, 1 probed workloads, 3 SLOs; 720 requests and 4.61e+05 tokens an hour\n" // 720·(512+128)
+		valid + ": valid; 1 target, 1 probed workload, 3 SLOs; 720 requests and 460,800 tokens an hour\n" // 720·(512+128)
 	for _, c := range []struct {
 		name           string
 		files          []string

@@ -61,13 +61,13 @@ func masked(text, url string) string {
 	text = strings.ReplaceAll(text, url, "URL")
 	for _, m := range []struct{ pattern, by string }{
 		{`probe-[A-Z0-9]+`, "probe-ID"},
-		{`(?m)^ {6,}(up to)? +[0-9.]+ ms  .*$`, "       $1   # ms  # #"}, // a row of the histogram
-		{` *[0-9]+(\.[0-9]+)? ms`, " # ms"},
+		{`(?m)^ {6,}(up to)? +[0-9.]+ (?:µs|ms|s)  [█ 0-9]*$`, "       $1   # ms  # #"}, // a row of the histogram
+		{` *[0-9.]+ (?:µs|ms|s)\b`, " # ms"},
 		{` +█+`, ""},
 		{`after [0-9]+ bytes`, "after # bytes"},
-		{`[0-9]+ tokens/s`, "# tokens/s"},
+		{`[0-9.,]+ tokens/s`, "# tokens/s"},
 		// What a machine that is busy with something else adds.
-		{` # ms to # ms`, " # ms"},
+		{` (?:# ms|[0-9.]+) to # ms`, " # ms"},
 		{`SUSPECT: reader_late\n`, "nothing suspect\n"},
 		{`, reader_late`, ""},
 	} {

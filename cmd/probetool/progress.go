@@ -16,6 +16,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
 	"github.com/llm-prober/llm_prober/internal/experiment/load"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // progress tells a person what a run is doing. On a terminal that is a line that moves; elsewhere a line at a
@@ -201,7 +202,7 @@ func (p *progress) draw() {
 		p.tokens, p.looked = tokens, now
 	}
 	part, text := p.level.state(now)
-	p.bar.Describe(fmt.Sprintf("%s: %s, %d in flight, %s, %.0f tok/s", p.level.short(), text, p.runner.InFlight(), p.level.latency(), p.rate))
+	p.bar.Describe(fmt.Sprintf("%s: %s, %d in flight, %s, %s tok/s", p.level.short(), text, p.runner.InFlight(), p.level.latency(), humanize.Number(p.rate)))
 	_ = p.bar.Set(max(1, int(999*part))) // never full: that would end the line
 }
 

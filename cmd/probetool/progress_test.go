@@ -72,13 +72,13 @@ func TestProgressOnATerminal(t *testing.T) {
 		p.stop()
 		want := []string{
 			"probetool: http://h is vllm 0.32.0",
-			"1/1 c=4: warming up, 0 in flight, p50 TTFT -, ITL -, 0 tok/s",
-			"1/1 c=4: 6s left, 0 in flight, p50 TTFT 1.5 s, ITL 10.0 ms, 0 tok/s",
+			"1/1 c=4: warming up, 0 in flight, p50 TTFT –, ITL –, 0 tok/s",
+			"1/1 c=4: 6 s left, 0 in flight, p50 TTFT 1.50 s, ITL 10.0 ms, 0 tok/s",
 			"probetool: " + failed.Ended.Local().Format("15:04:05") + ", c=4: request probe-B failed (timeout): no end after 5m0s",
-			"1/1 c=4: 6s left, 0 in flight, p50 TTFT 1.5 s, ITL 10.0 ms, 1 failed, 0 tok/s",
-			"1/1 c=4: last answers, 0 in flight, p50 TTFT 1.5 s, ITL 10.0 ms, 1 failed, 0 tok/s",
-			"1/1 c=4: queue drains (3 running, 2 waiting), 0 in flight, p50 TTFT 1.5 s, ITL 10.0 ms, 1 failed, 0 tok/s",
-			"probetool: level 1 of 1, c=4, 512+3: 4 requests in 11s, p50 TTFT 1.5 s, ITL 10.0 ms, 1 failed, 1 tok/s",
+			"1/1 c=4: 6 s left, 0 in flight, p50 TTFT 1.50 s, ITL 10.0 ms, 1 failed, 0 tok/s",
+			"1/1 c=4: last answers, 0 in flight, p50 TTFT 1.50 s, ITL 10.0 ms, 1 failed, 0 tok/s",
+			"1/1 c=4: queue drains (3 running, 2 waiting), 0 in flight, p50 TTFT 1.50 s, ITL 10.0 ms, 1 failed, 0 tok/s",
+			"probetool: level 1 of 1, c=4, 512+3: 4 requests in 11.0 s, p50 TTFT 1.50 s, ITL 10.0 ms, 1 failed, 0.818 tok/s",
 		}
 		if d := cmp.Diff(want, shown(out.String())); d != "" {
 			t.Errorf("(-want +got):\n%s\n%q", d, out.String())

@@ -6,12 +6,12 @@ import (
 	"io"
 	"math"
 	"text/tabwriter"
-	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
 	"github.com/llm-prober/llm_prober/internal/experiment/model"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // seeds is the command simulate seeds.
@@ -73,18 +73,10 @@ func printSeedRows(w io.Writer, rows []model.SeedRow) (off int) {
 	return off
 }
 
-// withUnit writes a figure to three digits.
+// withUnit writes a figure and its unit.
 func withUnit(v float64, unit string) string {
-	if unit == "s" && v < 1 {
-		return millis(time.Duration(v * float64(time.Second)))
+	if unit == "s" {
+		return humanize.Seconds(v)
 	}
-	return threeDigits(v) + " " + unit
-}
-
-// threeDigits writes a number to three digits, or whole.
-func threeDigits(v float64) string {
-	if math.Abs(v) >= 1000 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
+	return humanize.Number(v) + " " + unit
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -347,7 +348,7 @@ func TestSimulateFit(t *testing.T) {
 	if code, _, stderr := outcome(t.Context(), args...); code != exitOK {
 		t.Errorf("simulate with the flags: %d, %s", code, stderr)
 	}
-	for _, want := range []string{" engine steps were told apart, and ", "parameter      value", "\nbase           19.7ms", "level, measured and predicted", "c=150, 3000+96"} {
+	for _, want := range []string{" engine steps were told apart, and ", "parameter      value", "\nbase           19.7 ms", "level, measured and predicted", "c=150, 3000+96"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q is not in\n%s", want, stdout)
 		}
@@ -496,7 +497,7 @@ func levelsOf(t *testing.T, args []string) (levels []string) {
 	}
 	last := ""
 	for _, l := range plan.Levels {
-		rest := strings.TrimPrefix(l.String(), l.Load()) + ", " + strings.Join([]string{number(l.Requests) + " requests", l.Duration.String(), "warm-up " + number(plan.Warmup)}, ", ")
+		rest := strings.TrimPrefix(l.String(), l.Load()) + ", " + strings.Join([]string{strconv.Itoa(l.Requests) + " requests", l.Duration.String(), "warm-up " + strconv.Itoa(plan.Warmup)}, ", ")
 		if rest == last {
 			levels[len(levels)-1] = strings.TrimSuffix(levels[len(levels)-1], rest) + " " + l.Load() + rest
 			continue
@@ -506,5 +507,3 @@ func levelsOf(t *testing.T, args []string) (levels []string) {
 	}
 	return levels
 }
-
-func number(n int) string { return strings.TrimSpace(known(n)) }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/humanize"
+	"github.com/llm-prober/llm_prober/internal/quantile"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -24,7 +26,7 @@ func printTimeline(w io.Writer, url string, r *prober.Result) {
 	}
 	line := func(at time.Time, what, detail string) {
 		if !at.IsZero() {
-			fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%10s  %-16s %s", millis(at.Sub(start)), what, detail), " "))
+			fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%10s  %-16s %s", humanize.Duration(at.Sub(start)), what, detail), " "))
 		}
 	}
 	line(r.DialStart, "connect", "")
@@ -75,7 +77,7 @@ func printTTFT(w io.Writer, r *prober.Result) {
 		{"prefill", r.Server.Prefill},
 		{"outside engine", ttft - r.Server.Queue - r.Server.Prefill},
 	} {
-		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%30s %9s  %s", part.name, millis(part.d), bar(part.d.Seconds()/ttft.Seconds(), 30)), " "))
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%30s %9s  %s", part.name, humanize.Duration(part.d), bar(part.d.Seconds()/ttft.Seconds(), 30)), " "))
 	}
 }
 
@@ -89,15 +91,13 @@ func printGaps(w io.Writer, r *prober.Result) {
 		return
 	}
 	gaps := slices.Sorted(slices.Values(r.Gaps))
-	// Nearest rank, as the SLO indicator itl_p95 has it.
-	rank := func(p float64) time.Duration { return gaps[max(0, int(math.Ceil(p*float64(len(gaps))))-1)] }
-	longest := gaps[len(gaps)-1]
-	fmt.Fprintf(w, "gaps between tokens (ITL): p50 %s, p95 %s, longest %s", millis(rank(0.5)), millis(rank(0.95)), millis(longest))
+	p50, p95, longest := quantile.NearestRank(gaps, 0.5), quantile.NearestRank(gaps, 0.95), gaps[len(gaps)-1]
+	fmt.Fprintf(w, "gaps between tokens (ITL): p50 %s, p95 %s, longest %s", humanize.Duration(p50), humanize.Duration(p95), humanize.Duration(longest))
 	if tpot, known := r.TPOT(); known {
-		fmt.Fprintf(w, "; TPOT %s, %.0f tokens/s", within(tpot), 1/tpot.Value.Seconds())
+		fmt.Fprintf(w, "; TPOT %s, %s tokens/s", within(tpot), humanize.Number(1/tpot.Value.Seconds()))
 	}
 	fmt.Fprintln(w)
-	from := max(rank(0.5)/2, time.Microsecond)
+	from := max(p50/2, time.Microsecond)
 	step := math.Pow(float64(longest)/float64(from), 1.0/(histogramRows-1))
 	label, rest := "up to", gaps
 	for row := range histogramRows {
@@ -106,7 +106,7 @@ func printGaps(w io.Writer, r *prober.Result) {
 		if row < histogramRows-1 {
 			n, _ = slices.BinarySearch(rest, to+1)
 		}
-		fmt.Fprintf(w, "%12s %9s  %s\n", label, millis(to), strings.TrimSpace(fmt.Sprintf("%s %d", bar(float64(n)/float64(len(gaps)), 40), n)))
+		fmt.Fprintf(w, "%12s %9s  %s\n", label, humanize.Duration(to), strings.TrimSpace(fmt.Sprintf("%s %d", bar(float64(n)/float64(len(gaps)), 40), n)))
 		label, rest = "", rest[n:]
 	}
 	fmt.Fprintln(w)
@@ -114,8 +114,12 @@ func printGaps(w io.Writer, r *prober.Result) {
 
 func printVerdict(w io.Writer, r *prober.Result) {
 	if r.OutputTokens > 0 {
-		fmt.Fprintf(w, "prompt tokens: %s of %d asked, %s from the cache; output tokens: %d of %d asked (counted by %s)\n",
-			known(r.PromptTokens), r.Workload.PromptTokens, known(r.CachedTokens), r.OutputTokens, r.Workload.OutputTokens, r.TokenSource)
+		cached := ""
+		if r.CachedTokens >= 0 {
+			cached = fmt.Sprintf(", %d from the cache", r.CachedTokens)
+		}
+		fmt.Fprintf(w, "prompt tokens: %s of %d asked%s; output tokens: %d of %d asked (counted by %s)\n",
+			humanize.Whole(r.PromptTokens), r.Workload.PromptTokens, cached, r.OutputTokens, r.Workload.OutputTokens, r.TokenSource)
 	}
 	switch {
 	case r.Abandoned:
@@ -132,35 +136,12 @@ func printVerdict(w io.Writer, r *prober.Result) {
 	}
 }
 
-func known(n int) string {
-	if n < 0 {
-		return "unknown"
-	}
-	return fmt.Sprint(n)
-}
-
 // within writes a latency; as its bounds if the prober read too late to know it well enough.
 func within(l prober.Latency) string {
 	if l.Sound() {
-		return millis(l.Value)
+		return humanize.Duration(l.Value)
 	}
-	return fmt.Sprintf("%s to %s", millis(l.Least), millis(l.Most))
-}
-
-func millis(d time.Duration) string {
-	return fmt.Sprintf("%.*f ms", digits(d), float64(d)/float64(time.Millisecond))
-}
-
-// digits keeps three significant ones above a tenth of a millisecond.
-func digits(d time.Duration) int {
-	switch {
-	case d >= 100*time.Millisecond:
-		return 0
-	case d >= 10*time.Millisecond:
-		return 1
-	default:
-		return 2
-	}
+	return humanize.Range(l.Least.Seconds(), l.Most.Seconds(), humanize.Seconds)
 }
 
 // bar draws a share of a width.

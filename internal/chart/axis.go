@@ -3,6 +3,8 @@ package chart
 import (
 	"math"
 	"slices"
+
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // Axis is a direction of a chart: which values it has room for, where they are marked and how they are written.
@@ -36,9 +38,9 @@ const logFrom = 8
 func LatencyAxis(values []float64) Axis {
 	values = Positive(values)
 	if len(values) > 0 && slices.Max(values) > logFrom*slices.Min(values) {
-		return logAxis(values, TickSeconds)
+		return logAxis(values, humanize.Chosen)
 	}
-	return LinearAxis(values, TickSeconds)
+	return LinearAxis(values, humanize.Chosen)
 }
 
 // Positive lists the values that are known and above 0.
@@ -57,7 +59,7 @@ func LinearAxis(values []float64, format func(float64) string) Axis {
 	if top <= 0 {
 		top = 1
 	}
-	step := roundUp(top / 4)
+	step := roundUp(top/4, 1, 2, 2.5, 5)
 	a := Axis{format: format}
 	for i := 0.0; ; i++ {
 		a.Ticks = append(a.Ticks, i*step)
@@ -67,10 +69,10 @@ func LinearAxis(values []float64, format func(float64) string) Axis {
 	}
 }
 
-// roundUp is the next 1, 2, 2.5 or 5 times a power of ten.
-func roundUp(v float64) float64 {
+// roundUp is the next of some factors from 1 on times a power of ten.
+func roundUp(v float64, factors ...float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, f := range []float64{1, 2, 2.5, 5} {
+	for _, f := range factors {
 		if v <= f*power*1.001 {
 			return f * power
 		}
@@ -101,7 +103,7 @@ func RatioAxis(values []float64) Axis {
 	if low < 0.799 || high > 1.251 {
 		round = []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
 	}
-	a := Axis{log: true, Low: round[0], High: round[len(round)-1], format: func(v float64) string { return Short(v) + "×" }}
+	a := Axis{log: true, Low: round[0], High: round[len(round)-1], format: func(v float64) string { return humanize.Exact(v) + "×" }}
 	for _, v := range round {
 		if v <= low*1.001 {
 			a.Low = v
@@ -140,7 +142,7 @@ func LevelAxis(name string, values []float64) Axis {
 	values = Positive(values)
 	slices.Sort(values)
 	values = slices.Compact(values)
-	a := Axis{Name: name, format: Short, Ticks: values}
+	a := Axis{Name: name, format: humanize.Exact, Ticks: values}
 	if len(values) == 0 {
 		a.High = 1
 		return a

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llm-prober/llm_prober/internal/goldenfile"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew, to be looked at in a browser")
@@ -55,15 +56,15 @@ func TestDrawing(t *testing.T) {
 	t.Run("a chart in the page", func(t *testing.T) { golden(t, "small.svg.txt", elements(smallChart().draw(""))) })
 	t.Run("panels over time", func(t *testing.T) {
 		c := &Chart{Title: "Queue at 4/s", X: TimeAxis(0, 20), Panels: []Panel{
-			{Height: 100, Y: LinearAxis([]float64{12}, Short), Lines: []Line{
+			{Height: 100, Y: LinearAxis([]float64{12}, humanize.Exact), Lines: []Line{
 				{Name: "waiting", Class: "waiting", Area: true, Plain: true, Points: []Point{{X: 0, Y: 0}, {X: 10, Y: 12, Label: "peak 12"}, {X: 20, Y: 0}}},
 			}},
-			{Title: "requests sent per second", Height: 40, Y: LinearAxis([]float64{5}, Short), Bars: []Bar{{0, 1, 4}, {1, 2, 5}}},
+			{Title: "requests sent per second", Height: 40, Y: LinearAxis([]float64{5}, humanize.Exact), Bars: []Bar{{0, 1, 4}, {1, 2, 5}}},
 		}, Shades: []Shade{{"sending ends", 10, 20}}}
 		golden(t, "time.svg.txt", elements(c.draw("")))
 	})
 	t.Run("dots", func(t *testing.T) {
-		c := &Chart{Title: "TTFT", X: TimeAxis(0, 5), Panels: []Panel{{Height: 60, Y: LinearAxis([]float64{0.4}, TickSeconds), Dots: []Dots{
+		c := &Chart{Title: "TTFT", X: TimeAxis(0, 5), Panels: []Panel{{Height: 60, Y: LinearAxis([]float64{0.4}, humanize.Chosen), Dots: []Dots{
 			{Name: "answered", Class: "ttft2", At: [][2]float64{{0, 0.1}, {1, 0.4}, {2, math.NaN()}}},
 			{Name: "failed", Class: "failed", Cross: true, At: [][2]float64{{3, 0.2}}},
 		}}}}
@@ -99,7 +100,7 @@ func TestAxes(t *testing.T) {
 		{"over many decades with fewer ticks", LatencyAxis([]float64{0.091, 25.4}), true, 0.05, 50, []float64{0.1, 0.3, 1, 3, 10, 30}},
 		{"what is not known has no part", LatencyAxis([]float64{math.NaN(), math.Inf(1), -1, 0, 0.03}), false, 0, 0.03, []float64{0, 0.01, 0.02, 0.03}},
 		{"no value", LatencyAxis(nil), false, 0, 1, []float64{0, 0.25, 0.5, 0.75, 1}},
-		{"throughput", LinearAxis([]float64{49, 855, 890}, Short), false, 0, 1000, []float64{0, 250, 500, 750, 1000}},
+		{"throughput", LinearAxis([]float64{49, 855, 890}, humanize.Exact), false, 0, 1000, []float64{0, 250, 500, 750, 1000}},
 		{"loads that double", LevelAxis("", []float64{256, 1, 64, 1}), true, 1, 256, []float64{1, 64, 256}},
 		{"rates", LevelAxis("", []float64{2, 4, 8, 12}), false, 0, 12, []float64{2, 4, 8, 12}},
 		{"one load", LevelAxis("", []float64{4}), false, 4, 4, []float64{4}},
@@ -133,20 +134,5 @@ func TestAxisPlaces(t *testing.T) {
 	}
 	if log.shows(0) || log.shows(math.NaN()) || log.shows(math.Inf(1)) {
 		t.Error("shows what has no place")
-	}
-}
-
-func TestTicks(t *testing.T) {
-	for _, test := range []struct{ got, want string }{
-		{TickSeconds(0.0005), "500 µs"},
-		{TickSeconds(1.5), "1.5 s"},
-		{TickClock(90), "90 s"},
-		{tickMinutes(600), "10 min"},
-		{Short(1048576), "1048576"},
-		{Short(0.1 + 0.2), "0.3"},
-	} {
-		if got := strings.ReplaceAll(test.got, nbsp, " "); got != test.want {
-			t.Errorf("got %q, want %q", got, test.want)
-		}
 	}
 }

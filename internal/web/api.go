@@ -23,7 +23,7 @@ const (
 
 type apiTargets struct {
 	Version string      `json:"version"`
-	Time    string      `json:"time"`
+	Time    time.Time   `json:"time"`
 	Targets []apiTarget `json:"targets"`
 }
 
@@ -33,63 +33,45 @@ type apiTarget struct {
 	Model        string            `json:"model,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	State        State             `json:"state"`
-	Since        string            `json:"since,omitempty"`
+	Since        time.Time         `json:"since,omitzero"`
 	SinceSeconds *float64          `json:"in_state_seconds,omitempty"`
 	Message      string            `json:"message"`
 	Slow         []apiSlow         `json:"slow,omitempty"`
-	Server       *apiServer        `json:"server,omitempty"`
+	Server       *Server           `json:"server,omitempty"`
 	InFlight     []apiFlight       `json:"in_flight"`
 	Workloads    []apiWorkload     `json:"workloads"`
 }
 
 type apiSlow struct {
-	Part  Part    `json:"part"`
-	Now   float64 `json:"now_seconds"`
-	Usual float64 `json:"usual_seconds"`
-	Since string  `json:"since"`
-}
-
-type apiServer struct {
-	Up         bool     `json:"up"`
-	Error      string   `json:"error,omitempty"`
-	Engine     string   `json:"engine,omitempty"`
-	Version    string   `json:"version,omitempty"`
-	Health     Health   `json:"health,omitempty"`
-	Running    *float64 `json:"requests_running,omitempty"`
-	Waiting    *float64 `json:"requests_waiting,omitempty"`
-	KVCache    *float64 `json:"kv_cache_usage_ratio,omitempty"`
-	LastScrape string   `json:"last_scrape,omitempty"`
-	LastChange string   `json:"last_change,omitempty"`
+	Part  Part      `json:"part"`
+	Now   float64   `json:"now_seconds"`
+	Usual float64   `json:"usual_seconds"`
+	Since time.Time `json:"since"`
 }
 
 type apiFlight struct {
-	RequestID string  `json:"request_id"`
-	Workload  string  `json:"workload"`
-	Warmup    bool    `json:"warmup"`
-	Started   string  `json:"started"`
-	Age       float64 `json:"age_seconds"`
-	Silence   float64 `json:"silence_seconds"`
-	Sent      bool    `json:"sent"`
-	Events    int     `json:"token_events"`
+	RequestID string    `json:"request_id"`
+	Workload  string    `json:"workload"`
+	Warmup    bool      `json:"warmup"`
+	Started   time.Time `json:"started"`
+	Age       float64   `json:"age_seconds"`
+	Silence   float64   `json:"silence_seconds"`
+	Sent      bool      `json:"sent"`
+	Events    int       `json:"token_events"`
 }
 
 type apiWorkload struct {
-	Name                string                `json:"workload"`
-	State               State                 `json:"state"`
-	Since               string                `json:"since,omitempty"`
-	ConsecutiveFailures int                   `json:"consecutive_failures"`
-	LastSuccess         string                `json:"last_success,omitempty"`
-	Interval            *float64              `json:"interval_seconds,omitempty"`
-	PromptTokens        int                   `json:"prompt_tokens,omitempty"`
-	OutputTokens        int                   `json:"output_tokens,omitempty"`
-	Recent              *apiRecent            `json:"recent,omitempty"`
-	Ended               int                   `json:"requests_total"`
-	Failed              int                   `json:"request_failures_total"`
-	Suspect             int                   `json:"suspect_total"`
-	Warmup              int                   `json:"warmup_requests_total"`
-	Missed              int                   `json:"missed_total"`
-	ByReason            map[prober.Reason]int `json:"request_failures_by_reason,omitempty"`
-	SLOs                []apiSLO              `json:"slos,omitempty"`
+	Name                string     `json:"workload"`
+	State               State      `json:"state"`
+	Since               time.Time  `json:"since,omitzero"`
+	ConsecutiveFailures int        `json:"consecutive_failures"`
+	LastSuccess         time.Time  `json:"last_success,omitzero"`
+	Interval            *float64   `json:"interval_seconds,omitempty"`
+	PromptTokens        int        `json:"prompt_tokens,omitempty"`
+	OutputTokens        int        `json:"output_tokens,omitempty"`
+	Recent              *apiRecent `json:"recent,omitempty"`
+	Totals
+	SLOs []apiSLO `json:"slos,omitempty"`
 }
 
 // apiSLO counts since the prober started.
@@ -133,7 +115,7 @@ type apiResult struct {
 
 func (s *site) apiTargets(w http.ResponseWriter, _ *http.Request) {
 	now := time.Now()
-	answer := apiTargets{Version: s.Version, Time: rfc3339(now), Targets: []apiTarget{}}
+	answer := apiTargets{Version: s.Version, Time: utc(now), Targets: []apiTarget{}}
 	for _, v := range s.targets(now) {
 		answer.Targets = append(answer.Targets, newAPITarget(&v, now))
 	}
@@ -159,9 +141,9 @@ func (s *site) apiResults(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		known = true
-		for _, series := range s.History.view(t.Name, time.Now()) {
-			if workload == "" || series.workload == workload {
-				records = append(records, series.kept()...)
+		for _, w := range s.History.snapshots(t.Name, time.Now()) {
+			if workload == "" || w.workload == workload {
+				records = append(records, w.kept()...)
 			}
 		}
 	}
@@ -182,8 +164,8 @@ func (s *site) apiResults(w http.ResponseWriter, r *http.Request) {
 func newAPITarget(v *targetView, now time.Time) apiTarget {
 	sentence, detail := headline(v, now)
 	t := apiTarget{
-		Name: v.name, URL: v.url, Model: v.model, State: v.state, Since: rfc3339(v.since),
-		Message: strings.ReplaceAll(strings.TrimSpace(sentence+" "+detail), "\u00a0", " "), InFlight: []apiFlight{}, Workloads: []apiWorkload{},
+		Name: v.name, URL: v.url, Model: v.model, State: v.state, Since: utc(v.since),
+		Message: strings.TrimSpace(sentence + " " + detail), InFlight: []apiFlight{}, Workloads: []apiWorkload{},
 	}
 	if !v.since.IsZero() {
 		t.SinceSeconds = ptr(now.Sub(v.since).Seconds())
@@ -195,14 +177,16 @@ func newAPITarget(v *targetView, now time.Time) apiTarget {
 		t.Labels[l.Name] = l.Value
 	}
 	for _, s := range v.slow() {
-		t.Slow = append(t.Slow, apiSlow{s.part, s.now.Seconds(), s.usual.Seconds(), rfc3339(s.since)})
+		t.Slow = append(t.Slow, apiSlow{s.part, s.now.Seconds(), s.usual.Seconds(), utc(s.since)})
 	}
 	if v.serverKnown {
-		t.Server = newAPIServer(v.server)
+		server := v.server
+		server.LastScrape, server.LastChange = utc(server.LastScrape), utc(server.LastChange)
+		t.Server = &server
 	}
 	for _, f := range v.flights {
 		t.InFlight = append(t.InFlight, apiFlight{
-			scrub.Text(f.RequestID, maxID), f.Workload.Name, f.Warmup, rfc3339(f.Started), f.age.Seconds(), f.silence.Seconds(), f.sent > 0, f.tokens,
+			scrub.Text(f.RequestID, maxID), f.Workload.Name, f.Warmup, utc(f.Started), f.age.Seconds(), f.silence.Seconds(), f.sent > 0, f.tokens,
 		})
 	}
 	for i := range v.workloads {
@@ -211,19 +195,10 @@ func newAPITarget(v *targetView, now time.Time) apiTarget {
 	return t
 }
 
-func newAPIServer(s Server) *apiServer {
-	return &apiServer{
-		Up: s.Up, Error: s.Error, Engine: s.Engine, Version: s.Version, Health: s.Healthy,
-		Running: s.Running, Waiting: s.Waiting, KVCache: s.KVCache,
-		LastScrape: rfc3339(s.LastScrape), LastChange: rfc3339(s.LastChange),
-	}
-}
-
 func newAPIWorkload(w *workloadView) apiWorkload {
 	a := apiWorkload{
-		Name: w.workload, State: w.state, Since: rfc3339(w.since), ConsecutiveFailures: w.consecutive, LastSuccess: rfc3339(w.lastSuccess),
-		Ended: w.totals.Ended, Failed: w.totals.Failed, Suspect: w.totals.Suspect, Warmup: w.totals.Warmup, Missed: w.totals.Missed,
-		ByReason: w.totals.ByReason,
+		Name: w.workload, State: w.state, Since: utc(w.since), ConsecutiveFailures: w.consecutive, LastSuccess: utc(w.lastSuccess),
+		Totals: w.totals,
 	}
 	if w.plan != nil {
 		a.Interval, a.PromptTokens, a.OutputTokens = ptr(w.plan.Interval.Seconds()), w.plan.PromptTokens, w.plan.OutputTokens
@@ -252,7 +227,7 @@ func newAPIResult(rec *record) apiResult {
 		ResultJSON: rec.JSON(), ITLP50: positive(rec.itlP50), ITLP95: positive(rec.itlP95), ITLMax: positive(rec.itlMax), Events: rec.events,
 	}
 	// Its bounds may be gone, and with them what the form would say.
-	res.TTFT, res.TTFA, res.TPOT, res.Duration = duration(rec.TTFT()), duration(rec.TTFA()), duration(rec.TPOT()), duration(rec.Duration())
+	res.TTFT, res.TTFA, res.TPOT, res.Duration = positive(rec.ttft), positive(rec.ttfa), positive(rec.tpot), positive(rec.duration)
 	if _, _, outside, ok := rec.split(); ok {
 		res.Outside = ptr(outside.Seconds())
 	}
@@ -270,11 +245,12 @@ func duration(d time.Duration, known bool) *float64 {
 
 func positive(d time.Duration) *float64 { return duration(d, d > 0) }
 
-func rfc3339(t time.Time) string {
+// utc is a time as the API writes it: to the microsecond, on the wall clock.
+func utc(t time.Time) time.Time {
 	if t.IsZero() {
-		return ""
+		return time.Time{}
 	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	return t.Round(time.Microsecond).UTC()
 }
 
 func writeError(w http.ResponseWriter, status int, text string) {

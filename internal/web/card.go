@@ -1,13 +1,13 @@
 package web
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
@@ -49,7 +49,7 @@ func newCard(v *targetView, alone bool, now time.Time) card {
 		since = earliestSlow(v.slow())
 	}
 	if !since.IsZero() {
-		c.Since, c.Age = formatClock(since, now), formatAge(now.Sub(since))
+		c.Since, c.Age = clock(since, now), humanize.Span(now.Sub(since))
 	}
 	c.Headline, c.Detail = headline(v, now)
 	if v.serverKnown {
@@ -70,16 +70,16 @@ const staleServer = 10 * time.Second
 
 func newServerBox(s Server, now time.Time) *serverBox {
 	box := &serverBox{
-		Running: formatNumber(s.Running), Waiting: formatNumber(s.Waiting), KVCache: formatPercent(s.KVCache),
+		Running: gauge(s.Running, humanize.Number), Waiting: gauge(s.Waiting, humanize.Number), KVCache: gauge(s.KVCache, humanize.Share),
 		Queued: some(s.Waiting), Health: s.Healthy, Name: strings.TrimSpace(s.Engine + " " + s.Version),
 	}
 	switch {
 	case !s.Up && s.LastScrape.IsZero():
 		box.Note = "its metrics page cannot be read"
 	case !s.Up || now.Sub(s.LastScrape) > staleServer:
-		box.Note = "its metrics page has not been read for " + formatAge(now.Sub(s.LastScrape))
+		box.Note = "its metrics page has not been read for " + humanize.Span(now.Sub(s.LastScrape))
 	case !s.LastChange.IsZero() && some(s.Running) && now.Sub(s.LastChange) > staleServer:
-		box.Note = "these numbers have stood still for " + formatAge(now.Sub(s.LastChange)) + " while requests run"
+		box.Note = "these numbers have stood still for " + humanize.Span(now.Sub(s.LastChange)) + " while requests run"
 	}
 	if s.Error != "" && box.Note != "" {
 		box.Note += ": " + s.Error
@@ -88,10 +88,10 @@ func newServerBox(s Server, now time.Time) *serverBox {
 }
 
 func newFlightRow(f flightView, limit time.Duration) flightRow {
-	row := flightRow{ID: scrub.Text(f.RequestID, maxID), Workload: f.Workload.Name, Age: formatAge(f.age), Silence: formatAge(f.silence), Silent: f.silence >= limit}
+	row := flightRow{ID: scrub.Text(f.RequestID, maxID), Workload: f.Workload.Name, Age: humanize.Span(f.age), Silence: humanize.Span(f.silence), Silent: f.silence >= limit}
 	switch {
 	case f.tokens > 0:
-		row.Stage = formatCount(f.tokens, "token event")
+		row.Stage = humanize.Count(f.tokens, "token event")
 	case f.sent > 0:
 		row.Stage = "waits for its first token"
 	default:
@@ -100,8 +100,8 @@ func newFlightRow(f flightView, limit time.Duration) flightRow {
 	return row
 }
 
-func earliestSlow(slow []slowness) time.Time {
-	return slices.MinFunc(slow, func(a, b slowness) int { return a.since.Compare(b.since) }).since
+func earliestSlow(slow []slowPart) time.Time {
+	return slices.MinFunc(slow, func(a, b slowPart) int { return a.since.Compare(b.since) }).since
 }
 
 // workloadCard is one workload of a target.
@@ -114,7 +114,7 @@ type workloadCard struct {
 	Measured                                    string // which probes the numbers are of
 	Old                                         bool   // probes have failed since then
 	Parts                                       []part
-	Charts                                      []chart
+	Charts                                      []columns
 	SLOs                                        []sloRow
 	Rows                                        []resultRow
 	More                                        int // results that are kept and not shown
@@ -143,21 +143,21 @@ func newWorkloadCard(target string, w *workloadView, alone bool, now time.Time) 
 	r := w.recent
 	c := workloadCard{
 		Target: target, Name: w.workload, mark: markOf(w.state), Shape: shape(w.plan), Open: alone, Totals: totals(w.totals),
-		TTFT: orDash(r.ttft), ITL: orDash(r.itl), ITLP95: orDash(r.itlP95), Connect: orDash(r.connect), Duration: orDash(r.duration),
-		Speed: "–", Parts: parts(r, w.slow), Charts: charts(w, now),
+		TTFT: latency(r.ttft), ITL: latency(r.itl), ITLP95: latency(r.itlP95), Connect: latency(r.connect), Duration: latency(r.duration),
+		Speed: humanize.Unknown, Parts: parts(r, w.slow), Charts: charts(w, now),
 	}
 	if r.speed > 0 {
-		c.Speed = significant(r.speed)
+		c.Speed = humanize.Number(r.speed)
 	}
 	if r.probes > 0 {
 		c.Old = w.state == Failing
-		c.Measured = fmt.Sprintf("Median of %s up to %s UTC", formatCount(r.probes, "probe"), formatClock(r.last, now))
+		c.Measured = fmt.Sprintf("Median of %s up to %s UTC", humanize.Count(r.probes, "probe"), clock(r.last, now))
 		if c.Old {
 			c.Measured += ", before they failed"
 		}
 	}
-	c.TTFTUsual = orEmpty(usual(w.minutes, func(m minute) time.Duration { return m.ttft }))
-	c.ITLUsual = orEmpty(usual(w.minutes, func(m minute) time.Duration { return m.itl }))
+	c.TTFTUsual = usually(usual(w.minutes, func(m minute) time.Duration { return m.ttft }))
+	c.ITLUsual = usually(usual(w.minutes, func(m minute) time.Duration { return m.itl }))
 	for _, slo := range w.slos {
 		c.SLOs = append(c.SLOs, newSLORow(slo))
 	}
@@ -186,10 +186,7 @@ func shape(p *prober.Plan) string {
 	if p == nil {
 		return "no longer probed"
 	}
-	every := "every " + formatAge(p.Interval)
-	if p.Interval%time.Second != 0 {
-		every = "every " + p.Interval.String()
-	}
+	every := "every " + humanize.Setting(p.Interval)
 	if p.Arrival == prober.Poisson {
 		every += " on average (Poisson)"
 	}
@@ -197,7 +194,7 @@ func shape(p *prober.Plan) string {
 }
 
 // parts is the recent mean time to first token, cut into what the server told.
-func parts(r recently, slow []slowness) []part {
+func parts(r recentProbes, slow []slowPart) []part {
 	whole := r.queue + r.prefill + r.outside
 	if r.split == 0 || whole <= 0 {
 		return nil
@@ -209,8 +206,8 @@ func parts(r recently, slow []slowness) []part {
 		d     time.Duration
 	}{{PartQueue, r.queue}, {PartPrefill, r.prefill}, {PartOutside, r.outside}} {
 		w := 100 * p.d.Seconds() / whole.Seconds()
-		isSlow := slices.ContainsFunc(slow, func(s slowness) bool { return s.part == p.class })
-		list = append(list, part{Class: p.class, Name: partNames()[p.class], Value: formatDuration(p.d), X: x, W: w, Slow: isSlow})
+		isSlow := slices.ContainsFunc(slow, func(s slowPart) bool { return s.part == p.class })
+		list = append(list, part{Class: p.class, Name: partNames()[p.class], Value: humanize.Duration(p.d), X: x, W: w, Slow: isSlow})
 		x += w
 	}
 	return list
@@ -235,30 +232,16 @@ func totals(t Totals) []total {
 
 func newResultRow(rec *record, now time.Time) resultRow {
 	row := resultRow{
-		ID: rec.RequestID, Ended: formatClock(rec.Ended, now), Outcome: "ok", Failed: !rec.OK(), Warmup: rec.Warmup,
-		ITL: orDash(rec.itlP50), ITLP95: orDash(rec.itlP95), TTFT: "–", Queue: "–", Prefill: "–", Outside: "–", Duration: "–",
+		ID: rec.RequestID, Ended: clock(rec.Ended, now), Outcome: "ok", Failed: !rec.OK(), Warmup: rec.Warmup,
+		TTFT: latency(rec.ttft), ITL: latency(rec.itlP50), ITLP95: latency(rec.itlP95), Duration: latency(rec.duration),
+		Queue: humanize.Unknown, Prefill: humanize.Unknown, Outside: humanize.Unknown,
 		Tokens: strconv.Itoa(rec.OutputTokens), Suspects: rec.Suspect.Names(),
 	}
 	if row.Failed {
 		row.Outcome, row.Error = string(rec.Reason), scrub.Text(rec.errText(), maxThin)
 	}
-	if d, ok := rec.TTFT(); ok {
-		row.TTFT = formatDuration(d)
-	}
 	if queue, prefill, outside, ok := rec.split(); ok {
-		row.Queue, row.Prefill, row.Outside = formatDuration(queue), formatDuration(prefill), formatDuration(outside)
-	}
-	if d, ok := rec.Duration(); ok {
-		row.Duration = formatDuration(d)
+		row.Queue, row.Prefill, row.Outside = humanize.Duration(queue), humanize.Duration(prefill), humanize.Duration(outside)
 	}
 	return row
-}
-
-func orDash(d time.Duration) string { return cmp.Or(orEmpty(d), "–") }
-
-func orEmpty(d time.Duration) string {
-	if d <= 0 {
-		return ""
-	}
-	return formatDuration(d)
 }

@@ -27,7 +27,7 @@ type History struct {
 	flights sync.Map // *prober.Probe → *flight
 
 	mu      sync.Mutex
-	targets map[string]map[string]*series // by target and workload
+	targets map[string]map[string]*workloadHistory // by target and workload
 }
 
 var _ prober.Observer = (*History)(nil)
@@ -75,14 +75,14 @@ func (h *History) Ended(r *prober.Result) {
 	rec := newRecord(r)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.seriesOf(r.Target, r.Workload.Name).add(rec, orDefault(h.Results, DefaultResults), orDefault(h.Failures, DefaultFailures))
+	h.workloadOf(r.Target, r.Workload.Name).add(rec, orDefault(h.Results, DefaultResults), orDefault(h.Failures, DefaultFailures))
 }
 
 // Missed implements [prober.Observer].
 func (h *History) Missed(target, workload string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.seriesOf(target, workload).totals.Missed++
+	h.workloadOf(target, workload).totals.Missed++
 }
 
 // Forget drops all that is known of a target: it was removed, or is another server now.
@@ -92,49 +92,42 @@ func (h *History) Forget(target string) {
 	delete(h.targets, target)
 }
 
-// seriesOf is called with mu held.
-func (h *History) seriesOf(target, workload string) *series {
+// workloadOf is called with mu held.
+func (h *History) workloadOf(target, workload string) *workloadHistory {
 	workloads := h.targets[target]
 	if workloads == nil {
 		if h.targets == nil {
-			h.targets = map[string]map[string]*series{}
+			h.targets = map[string]map[string]*workloadHistory{}
 		}
-		workloads = map[string]*series{}
+		workloads = map[string]*workloadHistory{}
 		h.targets[target] = workloads
 	}
 	s := workloads[workload]
 	if s == nil {
-		s = newSeries()
+		s = newWorkloadHistory()
 		workloads[workload] = s
 	}
 	return s
 }
 
-// seriesView is a series at one moment.
-type seriesView struct {
-	workload    string
-	state       State
-	since       time.Time
-	consecutive int
-	lastSuccess time.Time
-	totals      Totals
-	results     []*record // newest first
-	failures    []*record // newest first; the young ones are among the results too
-	minutes     []minute  // oldest first
+// snapshot is the history of a workload at one moment.
+type snapshot struct {
+	standing
+	workload string
+	results  []*record // newest first
+	failures []*record // newest first; the young ones are among the results too
+	minutes  []minute  // oldest first
 }
 
-// view lists the workloads of a target by name.
-func (h *History) view(target string, now time.Time) []seriesView {
+// snapshots lists the workloads of a target by name.
+func (h *History) snapshots(target string, now time.Time) []snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	workloads := h.targets[target]
-	views := make([]seriesView, 0, len(workloads))
+	views := make([]snapshot, 0, len(workloads))
 	for _, name := range slices.Sorted(maps.Keys(workloads)) {
 		s := workloads[name]
-		v := seriesView{
-			workload: name, state: s.state, since: s.since, consecutive: s.consecutive, lastSuccess: s.lastSuccess,
-			totals: s.totals, results: s.results.newest(), failures: s.failures.newest(), minutes: s.minutes.last(now),
-		}
+		v := snapshot{s.standing, name, s.results.newest(), s.failures.newest(), s.minutes.last(now)}
 		v.totals.ByReason = maps.Clone(s.totals.ByReason)
 		views = append(views, v)
 	}

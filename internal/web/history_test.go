@@ -47,7 +47,7 @@ func TestFailuresAreKeptLonger(t *testing.T) {
 	for i, reason := range []prober.Reason{"", "tls", "dns", "", "connect", "", "", ""} {
 		h.Ended(ended(fmt.Sprint(i), start.Add(time.Duration(i)*time.Second), time.Millisecond, reason))
 	}
-	v := h.view("t", start)[0]
+	v := h.snapshots("t", start)[0]
 	if got, want := ids(v.results), "7 6 5"; got != want {
 		t.Errorf("results = %s, want %s", got, want)
 	}
@@ -91,7 +91,7 @@ func TestStateFollowsTheProbes(t *testing.T) {
 		{"a failure in warm-up is an ordinary failure", []step{warm(0), {at: 2, reason: prober.ReasonTLS, warmup: true}}, Failing, 2, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newSeries()
+			s := newWorkloadHistory()
 			for _, st := range tc.steps {
 				r := ended("x", at(st.at), time.Second, st.reason)
 				r.Warmup = st.warmup
@@ -121,7 +121,7 @@ func TestWarmupAndSuspectAreCounted(t *testing.T) {
 	}
 	h.Missed("t", "w")
 	h.Missed("t", "w")
-	v := h.view("t", time.Now())[0]
+	v := h.snapshots("t", time.Now())[0]
 	want := Totals{Ended: 1, Suspect: 1, Warmup: 1, Missed: 2, ByReason: map[prober.Reason]int{}}
 	if diff := cmp.Diff(want, v.totals); diff != "" {
 		t.Errorf("totals (-want +got):\n%s", diff)
@@ -181,7 +181,7 @@ func TestForget(t *testing.T) {
 	h := &History{}
 	h.Ended(ended("1", time.Now(), time.Second, ""))
 	h.Forget("t")
-	if got := h.view("t", time.Now()); len(got) != 0 {
+	if got := h.snapshots("t", time.Now()); len(got) != 0 {
 		t.Errorf("a forgotten target has %d workloads, want 0", len(got))
 	}
 }
@@ -196,7 +196,7 @@ func TestOldResultsKeepNeitherGapsNorBody(t *testing.T) {
 		f.Body = fmt.Sprintf("%d %s", i, strings.Repeat("x", 3000))
 		h.Ended(f)
 	}
-	v := h.view("t", start)[0]
+	v := h.snapshots("t", start)[0]
 	for i, rec := range v.results {
 		if rec.OK() && (len(rec.Gaps) == 2) != (i < youngResults) {
 			t.Errorf("result %d has %d gaps", i, len(rec.Gaps))
@@ -245,7 +245,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	if used > limit {
 		t.Errorf("%d bytes after 100,000 results, want at most %d", used, limit)
 	}
-	v := h.view("t", start.Add(100_000*100*time.Millisecond))[0]
+	v := h.snapshots("t", start.Add(100_000*100*time.Millisecond))[0]
 	if v.totals.Ended != 100_000 || len(v.results) != DefaultResults || len(v.failures) != DefaultFailures || len(v.minutes) > hour {
 		t.Errorf("ended %d, kept %d results, %d failures, %d minutes", v.totals.Ended, len(v.results), len(v.failures), len(v.minutes))
 	}
@@ -272,7 +272,7 @@ func TestConcurrentUse(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					for _, rec := range h.view("t", time.Now()) {
+					for _, rec := range h.snapshots("t", time.Now()) {
 						rec.kept()
 						rec.find("3")
 						recentOf(rec.results)
@@ -301,7 +301,7 @@ func TestConcurrentUse(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	readers.Wait()
-	if got := h.view("t", time.Now())[0].totals; got.Ended != 1200 || got.Missed != 1200 {
+	if got := h.snapshots("t", time.Now())[0].totals; got.Ended != 1200 || got.Missed != 1200 {
 		t.Errorf("ended, missed = %d, %d, want 1200 each", got.Ended, got.Missed)
 	}
 }

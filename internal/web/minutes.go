@@ -1,8 +1,11 @@
 package web
 
 import (
+	"cmp"
 	"slices"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/quantile"
 )
 
 const (
@@ -10,31 +13,35 @@ const (
 	samplesPerMinute = 64 // more probes a minute than this overwrite the oldest
 )
 
-// minute sums up the probes of a series that ended in one minute. Durations are 0 where nothing is known.
+// minute sums up the probes of a workload that ended in one minute. What is not known is 0.
 type minute struct {
 	start    time.Time
 	probes   int // successes that measure
 	failures int
 
-	ttft, itl, itlP95, connect time.Duration // medians over the probes
-	split                      int           // probes whose server told where the time went
-	queue, prefill, outside    time.Duration // means over those: means add up, medians do not
+	// Medians over the probes.
+	ttft, itl, itlP95, connect, duration time.Duration
+	speed                                float64 // output tokens a second of one stream
+
+	split                   int           // probes whose server told where the time went
+	queue, prefill, outside time.Duration // means over those: means add up, medians do not
 }
 
-// minutes holds the last hour of a series, minute by minute.
-type minutes struct {
+// lastHour holds the last hour of a workload, minute by minute.
+type lastHour struct {
 	done [hour]minute // by minute of the hour
-	open openMinute
+	open minuteSamples
 }
 
-// openMinute gathers the samples of the minute that is not over.
-type openMinute struct {
+// minuteSamples are the probes of a minute that is not over.
+type minuteSamples struct {
 	minute
-	ttfts, itls, itlP95s, connects   []time.Duration
-	queueSum, prefillSum, outsideSum time.Duration
+	ttfts, itls, itlP95s, connects, durations samples[time.Duration]
+	speeds                                    samples[float64]
+	queueSum, prefillSum, outsideSum          time.Duration
 }
 
-func (m *minutes) add(rec *record) {
+func (m *lastHour) add(rec *record) {
 	// A result of an earlier minute (the clock went back, or two ended out of order) counts in the open one.
 	if at := rec.Ended.Truncate(time.Minute); at.After(m.open.start) {
 		m.close()
@@ -43,17 +50,16 @@ func (m *minutes) add(rec *record) {
 	m.open.add(rec)
 }
 
-func (m *minutes) close() {
+func (m *lastHour) close() {
 	if m.open.start.IsZero() {
 		return
 	}
 	m.done[m.open.start.Minute()] = m.open.sum()
-	o := &m.open
-	*o = openMinute{ttfts: o.ttfts[:0], itls: o.itls[:0], itlP95s: o.itlP95s[:0], connects: o.connects[:0]}
+	m.open = minuteSamples{}
 }
 
 // last lists the minutes of the last hour that saw a probe, oldest first.
-func (m *minutes) last(now time.Time) []minute {
+func (m *lastHour) last(now time.Time) []minute {
 	oldest := now.Truncate(time.Minute).Add(-(hour - 1) * time.Minute)
 	list := make([]minute, 0, hour)
 	for _, mi := range m.done {
@@ -70,7 +76,7 @@ func (m *minutes) last(now time.Time) []minute {
 	return list
 }
 
-func (o *openMinute) add(rec *record) {
+func (o *minuteSamples) add(rec *record) {
 	if !rec.OK() {
 		o.failures++
 		return
@@ -80,15 +86,13 @@ func (o *openMinute) add(rec *record) {
 	}
 	i := o.probes % samplesPerMinute
 	o.probes++
-	ttft, _ := rec.TTFT()
-	put(&o.ttfts, i, ttft)
-	if rec.itlP50 > 0 {
-		put(&o.itls, i, rec.itlP50)
-		put(&o.itlP95s, i, rec.itlP95)
-	}
-	if d, ok := rec.ConnectTime(); ok {
-		put(&o.connects, i, d)
-	}
+	connect, _ := rec.ConnectTime()
+	o.ttfts.put(i, rec.ttft)
+	o.itls.put(i, rec.itlP50)
+	o.itlP95s.put(i, rec.itlP95)
+	o.connects.put(i, connect)
+	o.durations.put(i, rec.duration)
+	o.speeds.put(i, rec.speed())
 	if queue, prefill, outside, ok := rec.split(); ok {
 		o.split++
 		o.queueSum += queue
@@ -97,21 +101,37 @@ func (o *openMinute) add(rec *record) {
 	}
 }
 
-// put writes sample i, or appends it where fewer came before.
-func put(list *[]time.Duration, i int, d time.Duration) {
-	if i < len(*list) {
-		(*list)[i] = d
-		return
-	}
-	*list = append(*list, d)
-}
-
-func (o *openMinute) sum() minute {
+func (o *minuteSamples) sum() minute {
 	m := o.minute
-	m.ttft, m.itl, m.itlP95, m.connect = median(o.ttfts), median(o.itls), median(o.itlP95s), median(o.connects)
+	m.ttft, m.itl, m.itlP95, m.connect, m.duration = o.ttfts.median(), o.itls.median(), o.itlP95s.median(), o.connects.median(), o.durations.median()
+	m.speed = o.speeds.median()
 	if o.split > 0 {
 		n := time.Duration(o.split)
 		m.queue, m.prefill, m.outside = o.queueSum/n, o.prefillSum/n, o.outsideSum/n
 	}
 	return m
+}
+
+// samples are values of one kind, of which only those above 0 are known.
+type samples[T cmp.Ordered] []T
+
+// put writes a known value in the place of sample i, or appends it where fewer came before.
+func (s *samples[T]) put(i int, v T) {
+	var zero T
+	switch {
+	case v <= zero:
+	case i < len(*s):
+		(*s)[i] = v
+	default:
+		*s = append(*s, v)
+	}
+}
+
+// median is 0 of no samples.
+func (s samples[T]) median() T {
+	if len(s) == 0 {
+		var zero T
+		return zero
+	}
+	return quantile.NearestRank(slices.Sorted(slices.Values(s)), 0.5)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
@@ -152,16 +153,13 @@ func summary(chips []chip, total int) string {
 }
 
 func newLine(v *targetView, now time.Time) line {
-	l := line{mark: markOf(v.shown()), Name: v.name, TTFT: "–", ITL: "–", Running: "–", Waiting: "–"}
+	l := line{mark: markOf(v.shown()), Name: v.name, TTFT: humanize.Unknown, ITL: humanize.Unknown, Running: gauge(v.server.Running, humanize.Number), Waiting: gauge(v.server.Waiting, humanize.Number)}
 	if !v.since.IsZero() {
-		l.Since = formatAge(now.Sub(v.since))
-	}
-	if v.serverKnown {
-		l.Running, l.Waiting = formatNumber(v.server.Running), formatNumber(v.server.Waiting)
+		l.Since = humanize.Span(now.Sub(v.since))
 	}
 	for _, w := range v.workloads { // of the first workload that has them
 		if w.recent.probes > 0 {
-			l.TTFT, l.ITL = orDash(w.recent.ttft), orDash(w.recent.itl)
+			l.TTFT, l.ITL = latency(w.recent.ttft), latency(w.recent.itl)
 			break
 		}
 	}

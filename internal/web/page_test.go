@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	promconfig "github.com/prometheus/common/config"
 
+	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
@@ -79,10 +80,10 @@ func TestIndexTellsWhatIsWrongAndSinceWhen(t *testing.T) {
 		}},
 		{"h100-queue", []string{
 			"▲ Slow h100-queue since 1999-12-31 23:42:00 UTC (18 min)",
-			"Slow: queue takes 1.91 s, usually 0.04 ms.", "Requests wait to be scheduled", "Waiting 37 Running 106 KV cache 93 %", "1 missed",
+			"Slow: queue takes 1.91 s, usually 39.5 µs.", "Requests wait to be scheduled", "Waiting 37 Running 106 KV cache 93 %", "1 missed",
 		}},
 		{"h100-decode", []string{"Slow: decode takes 41.0 ms, usually 19.0 ms.", "First token 91.2 ms usually 87.3 ms Between tokens 41.0 ms usually 19.0 ms", "Each token takes longer"}},
-		{"edge-network", []string{"Slow: outside the engine takes 258 ms, usually 5.99 ms; connect takes 213 ms, usually 0.58 ms.", "First token = queue 0.04 ms + prefill 85.4 ms + outside the engine 258 ms (means)", "network, proxy, HTTP server or tokenizer"}},
+		{"edge-network", []string{"Slow: outside the engine takes 258 ms, usually 5.99 ms; connect takes 213 ms, usually 583 µs.", "First token = queue 39.4 µs + prefill 85.4 ms + outside the engine 258 ms (means)", "network, proxy, HTTP server or tokenizer"}},
 		{"l4-starting", []string{"◐ Warming up l4-starting", "Warming up: successes do not measure yet.", "3 warm-up", "ok (warm-up)", "Nothing measured in the last hour."}},
 		{"a10-quiet", []string{
 			"✔ OK a10-quiet since 1999-12-31 22:59:59 UTC (1 h) First token in 92.1 ms, then one every 19.1 ms, as usual.",
@@ -218,8 +219,8 @@ func TestNothingFromOutsideBecomesMarkup(t *testing.T) {
 	h := f.handler()
 	q := url.QueryEscape
 	paths := []string{"/", "/?target=" + q(f.targets[0].Name), "/?state=" + q(attack), "/?target=" + q(attack), "/probe?target=" + q(attack) + "&id=" + q(attack)}
-	for _, series := range f.history.view(f.targets[0].Name, time.Now()) {
-		for _, rec := range series.results {
+	for _, w := range f.history.snapshots(f.targets[0].Name, time.Now()) {
+		for _, rec := range w.results {
 			paths = append(paths, "/probe?target="+q(f.targets[0].Name)+"&id="+q(rec.RequestID))
 		}
 	}
@@ -276,7 +277,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 	f.targets[0].Plans[0].ExtraBody = map[string]any{"api_key": "SECRET7"}
 	h := f.handler()
-	id := f.history.view("a10-quiet", now)[0].results[0].RequestID
+	id := f.history.snapshots("a10-quiet", now)[0].results[0].RequestID
 	for _, path := range []string{"/", "/?target=a10-quiet", "/probe?target=a10-quiet&id=" + id, "/api/v1/targets", "/api/v1/results?target=a10-quiet", "/config"} {
 		for _, accept := range []string{"text/html", "application/json"} {
 			w := get(h, path, accept)
@@ -316,54 +317,54 @@ func TestProbePage(t *testing.T) {
 		{
 			"parts told", base(func(r *prober.Result) { r.Server = &prober.ServerTimings{Queue: 30 * ms, Prefill: 50 * ms} }),
 			"succeeded in 200 ms: first token after 100 ms, then one every 20.0 ms (median)",
-			[]string{"connect 0.00 ms 10.0 ms 0+50", "queue 10.0 ms 30.0 ms 50+150", "prefill 40.0 ms 50.0 ms 200+250", "outside the engine 90.0 ms 20.0 ms 450+100", "3 token events 110 ms 60.0 ms 550+300", "usage and end 170 ms 30.0 ms 850+150"},
+			[]string{"connect 0 s 10.0 ms 0+50", "queue 10.0 ms 30.0 ms 50+150", "prefill 40.0 ms 50.0 ms 200+250", "outside the engine 90.0 ms 20.0 ms 450+100", "3 token events 110 ms 60.0 ms 550+300", "usage and end 170 ms 30.0 ms 850+150"},
 		},
 		{
 			"parts that are longer than the whole", base(func(r *prober.Result) { r.Server = &prober.ServerTimings{Queue: 80 * ms, Prefill: 50 * ms} }),
 			"succeeded in 200 ms: first token after 100 ms, then one every 20.0 ms (median)",
-			[]string{"connect 0.00 ms 10.0 ms 0+50", "queue 10.0 ms 80.0 ms 50+400", "prefill 90.0 ms 20.0 ms 450+100", "outside the engine 110 ms 0.00 ms 550+2", "3 token events 110 ms 60.0 ms 550+300", "usage and end 170 ms 30.0 ms 850+150"},
+			[]string{"connect 0 s 10.0 ms 0+50", "queue 10.0 ms 80.0 ms 50+400", "prefill 90.0 ms 20.0 ms 450+100", "outside the engine 110 ms 0 s 550+2", "3 token events 110 ms 60.0 ms 550+300", "usage and end 170 ms 30.0 ms 850+150"},
 		},
 		{
 			"parts not told", base(func(*prober.Result) {}),
 			"succeeded in 200 ms: first token after 100 ms, then one every 20.0 ms (median)",
-			[]string{"connect 0.00 ms 10.0 ms 0+50", "first token 10.0 ms 100 ms 50+500", "3 token events 110 ms 60.0 ms 550+300", "usage and end 170 ms 30.0 ms 850+150"},
+			[]string{"connect 0 s 10.0 ms 0+50", "first token 10.0 ms 100 ms 50+500", "3 token events 110 ms 60.0 ms 550+300", "usage and end 170 ms 30.0 ms 850+150"},
 		},
 		{
 			"no connection", base(func(r *prober.Result) {
 				r.Reason, r.Connected, r.Sent, r.Headers, r.FirstToken, r.LastToken, r.Gaps = prober.ReasonConnect, none, none, none, none, none, nil
 			}),
 			"failed: connect in 200 ms",
-			[]string{"connect, in vain 0.00 ms 200 ms 0+1000"},
+			[]string{"connect, in vain 0 s 200 ms 0+1000"},
 		},
 		{
 			"no answer", base(func(r *prober.Result) {
 				r.Reason, r.Headers, r.FirstToken, r.LastToken, r.Gaps = prober.ReasonTimeout, none, none, none, nil
 			}),
 			"failed: timeout in 200 ms",
-			[]string{"connect 0.00 ms 10.0 ms 0+50", "no answer 10.0 ms 190 ms 50+950"},
+			[]string{"connect 0 s 10.0 ms 0+50", "no answer 10.0 ms 190 ms 50+950"},
 		},
 		{
 			"headers, no token", base(func(r *prober.Result) {
 				r.Reason, r.FirstToken, r.LastToken, r.Gaps = prober.ReasonTimeout, none, none, nil
 			}),
 			"failed: timeout in 200 ms",
-			[]string{"connect 0.00 ms 10.0 ms 0+50", "until the headers 10.0 ms 5.00 ms 50+25", "no token 15.0 ms 185 ms 75+925"},
+			[]string{"connect 0 s 10.0 ms 0+50", "until the headers 10.0 ms 5.00 ms 50+25", "no token 15.0 ms 185 ms 75+925"},
 		},
 		{
 			"stalled", base(func(r *prober.Result) { r.Reason = prober.ReasonStalled }),
 			"failed: stalled in 200 ms",
-			[]string{"connect 0.00 ms 10.0 ms 0+50", "first token 10.0 ms 100 ms 50+500", "3 token events 110 ms 60.0 ms 550+300", "silence 170 ms 30.0 ms 850+150"},
+			[]string{"connect 0 s 10.0 ms 0+50", "first token 10.0 ms 100 ms 50+500", "3 token events 110 ms 60.0 ms 550+300", "silence 170 ms 30.0 ms 850+150"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var page probePage
 			page.tell(newRecord(tc.result))
-			if got := strings.ReplaceAll(page.Outcome, "\u00a0", " "); got != tc.outcome {
+			if got := page.Outcome; got != tc.outcome {
 				t.Errorf("outcome = %q, want %q", got, tc.outcome)
 			}
 			var got []string
 			for _, p := range page.Phases {
-				got = append(got, strings.ReplaceAll(fmt.Sprintf("%s %s %s %.0f+%.0f", p.Name, p.At, p.Took, p.X, p.W), "\u00a0", " "))
+				got = append(got, fmt.Sprintf("%s %s %s %.0f+%.0f", p.Name, p.At, p.Took, p.X, p.W))
 			}
 			if diff := cmp.Diff(tc.phases, got); diff != "" {
 				t.Errorf("time line (-want +got):\n%s", diff)
@@ -381,8 +382,8 @@ func TestProbePageTellsEverySuspicionAndFact(t *testing.T) {
 	f.history.Ended(r)
 	text := readable(get(f.handler(), "/probe?target=t&id=p", "").Body.String())
 	want := []string{
-		"request id p target t workload w", "server address 10.0.0.1:8000", "model mm", "prompt tokens 8 counted by the server, 8 asked for",
-		"cached prompt tokens 4", "output tokens 3 by chunks, 3 asked for", "read delay at most 0.12 ms",
+		"request id p target t workload w", "server address 10.0.0.1:8000", "model mm", "prompt tokens 8 of 8 asked for",
+		"cached prompt tokens 4", "output tokens 3 of 3 asked for, counted by chunks", "read delay at most 120 µs",
 		"median 10.0 ms", "95th percentile 30.0 ms", "longest 30.0 ms (gap 2 of 2)",
 	}
 	for _, name := range prober.SuspectNames() {
@@ -402,12 +403,12 @@ func TestProbePageOfAFlight(t *testing.T) {
 		p := &prober.Probe{Target: "t", Workload: &shape512, RequestID: "p", Started: time.Now()}
 		phases := func() []string {
 			s := newSite(f.options())
-			_, flight := s.findProbe("t", "p", time.Now())
+			_, flight, _ := s.findProbe("t", "p", time.Now())
 			var page probePage
-			page.tellFlight(flight)
+			page.tellFlight(flight, false)
 			var names []string
 			for _, ph := range page.Phases {
-				names = append(names, strings.ReplaceAll(ph.Name+" "+ph.Took, "\u00a0", " "))
+				names = append(names, ph.Name+" "+ph.Took)
 			}
 			return names
 		}
@@ -446,14 +447,16 @@ func TestGapChart(t *testing.T) {
 	r := ended("p", time.Now(), 80*ms, "")
 	r.Gaps = gaps
 	c := newGapChart(newRecord(r))
-	if c.Count != 1000 || c.PerColumn != 4 || c.MaxAt != 701 || strings.Count(c.Path, "M") != 249 || strings.Count(c.Longest, "M") != 1 {
-		t.Errorf("chart = %+v", c)
+	want := []chart.Key{
+		{Class: "longest", Name: "longest", Value: "90.0 ms", Note: "(gap 701 of 1000)"},
+		{Class: "usual", Name: "median", Value: "20.0 ms"},
+		{Class: "p95", Name: "95th percentile", Value: "20.0 ms"},
 	}
-	if c.MedianY != 80 || c.P95Y != 80 {
-		t.Errorf("median at %v, 95th percentile at %v, want 80 of 100 from the top", c.MedianY, c.P95Y)
+	if diff := cmp.Diff(want, c.Keys); diff != "" || c.Axis[1] != "a column is the longest of 4 gaps" {
+		t.Errorf("%s; keys (-want +got):\n%s", c.Axis[1], diff)
 	}
 	r.Gaps = slices.Repeat(gaps, 3)
-	if c := newGapChart(newRecord(r)); !c.Cut || c.Count != maxGaps {
-		t.Errorf("of 3000 gaps %d are shown, cut: %v", c.Count, c.Cut)
+	if c := newGapChart(newRecord(r)); c.Keys[0].Note != "(gap 701 of 2048)" || !strings.HasSuffix(c.Axis[1], "; the later gaps are not kept") {
+		t.Errorf("of 3000 gaps %s, %s", c.Keys[0].Note, c.Axis[1])
 	}
 }

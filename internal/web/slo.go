@@ -2,9 +2,9 @@ package web
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
@@ -35,24 +35,19 @@ type sloRow struct {
 }
 
 func newSLORow(s SLO) sloRow {
-	row := sloRow{Name: scrub.Text(s.Name, maxName), Rule: fmt.Sprintf("%s for %s", scrub.Text(s.Indicator, maxWord), precisePercent(s.Objective)), Good: "no verdict yet"}
+	row := sloRow{Name: scrub.Text(s.Name, maxName), Rule: fmt.Sprintf("%s for %s", scrub.Text(s.Indicator, maxWord), humanize.Share(s.Objective)), Good: "no verdict yet"}
 	if s.Threshold > 0 {
-		row.Rule = fmt.Sprintf("%s within %s for %s", scrub.Text(s.Indicator, maxWord), s.Threshold, precisePercent(s.Objective))
+		row.Rule = fmt.Sprintf("%s within %s for %s", scrub.Text(s.Indicator, maxWord), humanize.Chosen(s.Threshold.Seconds()), humanize.Share(s.Objective))
 	}
 	left, known := s.budgetLeft()
 	if !known {
 		return row
 	}
-	row.Good = fmt.Sprintf("%s of %s", precisePercent(1-float64(s.Bad)/float64(s.Events)), formatCount(s.Events, "probe"))
+	row.Good = fmt.Sprintf("%s of %s", humanize.Share(1-float64(s.Bad)/float64(s.Events)), humanize.Count(s.Events, "probe"))
 	row.Broken = left < 0
 	row.Left = "budget overdrawn"
 	if !row.Broken {
-		row.Left = strconv.FormatFloat(100*left, 'f', 0, 64) + "\u00a0% of the budget left"
+		row.Left = humanize.Share(left) + " of the budget left"
 	}
 	return row
-}
-
-// precisePercent writes a share as a percentage with the digits that an objective needs: 99.95 %.
-func precisePercent(share float64) string {
-	return strconv.FormatFloat(float64(int(share*1e4+0.5))/1e2, 'f', -1, 64) + "\u00a0%"
 }

@@ -3,6 +3,8 @@ package web
 import (
 	"slices"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/quantile"
 )
 
 // Part is a part of a request that can be slow.
@@ -44,8 +46,8 @@ func indicators() []indicator {
 	}
 }
 
-// slowness says that a part takes longer than it usually does.
-type slowness struct {
+// slowPart says that a part takes longer than it usually does.
+type slowPart struct {
 	part       Part
 	now, usual time.Duration
 	since      time.Time // start of the first minute of the ones without a break
@@ -62,13 +64,16 @@ func usual(minutes []minute, of func(minute) time.Duration) time.Duration {
 	if len(ds) < usualMinutes {
 		return 0
 	}
-	slices.Sort(ds)
-	return rank(ds, 0.25)
+	return lowerQuartile(ds)
+}
+
+func lowerQuartile(ds []time.Duration) time.Duration {
+	return quantile.NearestRank(slices.Sorted(slices.Values(ds)), 0.25)
 }
 
 // findSlow compares the recent results with the hour that they end.
-func findSlow(recent recently, minutes []minute) []slowness {
-	var found []slowness
+func findSlow(recent recentProbes, minutes []minute) []slowPart {
+	var found []slowPart
 	for _, ind := range indicators() {
 		was := usual(minutes, ind.of)
 		now := ind.of(recent.minute)
@@ -76,9 +81,9 @@ func findSlow(recent recently, minutes []minute) []slowness {
 		if was == 0 || now <= limit {
 			continue
 		}
-		s := slowness{part: ind.part, now: now, usual: was, since: slowSince(minutes, ind.of, limit)}
+		s := slowPart{part: ind.part, now: now, usual: was, since: slowSince(minutes, ind.of, limit)}
 		if s.part == PartTTFT {
-			s = blame(s, recent, minutes)
+			s = grewMost(s, recent, minutes)
 		}
 		found = append(found, s)
 	}
@@ -100,8 +105,8 @@ func slowSince(minutes []minute, of func(minute) time.Duration, limit time.Durat
 	return since
 }
 
-// blame names the part of a slow time to first token that grew most.
-func blame(s slowness, recent recently, minutes []minute) slowness {
+// grewMost names the part of a slow time to first token that grew most.
+func grewMost(s slowPart, recent recentProbes, minutes []minute) slowPart {
 	if recent.split == 0 {
 		return s
 	}
@@ -116,7 +121,11 @@ func blame(s slowness, recent recently, minutes []minute) slowness {
 	}
 	var most time.Duration
 	for _, p := range parts {
-		was := lowerQuartile(with, p.of)
+		ds := make([]time.Duration, len(with)) // a 0 counts: a queue is often empty
+		for i, m := range with {
+			ds[i] = p.of(m)
+		}
+		was := lowerQuartile(ds)
 		if grew := p.of(recent.minute) - was; grew > most {
 			most = grew
 			s.part, s.now, s.usual = p.part, p.of(recent.minute), was
@@ -125,51 +134,26 @@ func blame(s slowness, recent recently, minutes []minute) slowness {
 	return s
 }
 
-// lowerQuartile counts a 0 as a value: a queue is often empty.
-func lowerQuartile(minutes []minute, of func(minute) time.Duration) time.Duration {
-	ds := make([]time.Duration, len(minutes))
-	for i, m := range minutes {
-		ds[i] = of(m)
-	}
-	slices.Sort(ds)
-	return rank(ds, 0.25)
-}
-
-// recently sums up the recent successes of a series: the numbers that are shown large.
-type recently struct {
+// recentProbes sums up the recent successes of a workload: the numbers that are shown large.
+type recentProbes struct {
 	minute
-	duration time.Duration
-	speed    float64 // output tokens a second of one stream; 0: unknown
-	last     time.Time
+	last time.Time
 }
 
-func recentOf(results []*record) recently {
-	var o openMinute
-	var r recently
-	var durations []time.Duration
-	var speeds []float64
+func recentOf(results []*record) recentProbes {
+	var o minuteSamples
+	var last time.Time
 	for _, rec := range results {
 		if !rec.measured() {
 			continue
 		}
-		if r.last.IsZero() {
-			r.last = rec.Ended
+		if last.IsZero() {
+			last = rec.Ended
 		}
-		if o.probes >= samplesPerMinute || o.probes >= recentCount && r.last.Sub(rec.Ended) > recentAtMost {
+		if o.probes >= samplesPerMinute || o.probes >= recentCount && last.Sub(rec.Ended) > recentAtMost {
 			break
 		}
 		o.add(rec)
-		if d, ok := rec.Duration(); ok {
-			durations = append(durations, d)
-		}
-		if v, ok := rec.speed(); ok {
-			speeds = append(speeds, v)
-		}
 	}
-	r.minute, r.duration = o.sum(), median(durations)
-	if len(speeds) > 0 {
-		slices.Sort(speeds)
-		r.speed = speeds[(len(speeds)-1)/2]
-	}
-	return r
+	return recentProbes{o.sum(), last}
 }

@@ -29,19 +29,19 @@ func TestFindSlow(t *testing.T) {
 		name   string
 		before int // usual minutes
 		last   []minute
-		want   []slowness
+		want   []slowPart
 	}{
 		{"as usual", 20, []minute{usual, usual}, nil},
-		{"queue", 20, []minute{usual, queued, queued}, []slowness{{PartQueue, 2000 * ms, 0, at(21)}}},
-		{"prefill", 20, []minute{prefilling}, []slowness{{PartPrefill, 390 * ms, 90 * ms, at(20)}}},
-		{"network", 20, []minute{far}, []slowness{{PartOutside, 310 * ms, 10 * ms, at(20)}, {PartConnect, 301 * ms, ms, at(20)}}},
-		{"server tells nothing", 20, []minute{untold}, []slowness{{PartTTFT, 2100 * ms, 100 * ms, at(20)}}},
-		{"decode", 20, []minute{decoding}, []slowness{{PartDecode, 40 * ms, 20 * ms, at(20)}}},
+		{"queue", 20, []minute{usual, queued, queued}, []slowPart{{PartQueue, 2000 * ms, 0, at(21)}}},
+		{"prefill", 20, []minute{prefilling}, []slowPart{{PartPrefill, 390 * ms, 90 * ms, at(20)}}},
+		{"network", 20, []minute{far}, []slowPart{{PartOutside, 310 * ms, 10 * ms, at(20)}, {PartConnect, 301 * ms, ms, at(20)}}},
+		{"server tells nothing", 20, []minute{untold}, []slowPart{{PartTTFT, 2100 * ms, 100 * ms, at(20)}}},
+		{"decode", 20, []minute{decoding}, []slowPart{{PartDecode, 40 * ms, 20 * ms, at(20)}}},
 		{"over again", 20, []minute{queued, usual, usual}, nil},
-		{"since the last change for the worse", 20, []minute{queued, usual, queued}, []slowness{{PartQueue, 2000 * ms, 0, at(22)}}},
+		{"since the last change for the worse", 20, []minute{queued, usual, queued}, []slowPart{{PartQueue, 2000 * ms, 0, at(22)}}},
 		{"too little is known", 3, []minute{queued}, nil},
 		{"above the ratio, below the floor", 20, []minute{change(func(m *minute) { m.ttft, m.itl, m.connect = 149*ms, 24*ms, 40*ms })}, nil},
-		{"minutes without a probe are no values", 10, append(make([]minute, 40), queued), []slowness{{PartQueue, 2000 * ms, 0, at(50)}}},
+		{"minutes without a probe are no values", 10, append(make([]minute, 40), queued), []slowPart{{PartQueue, 2000 * ms, 0, at(50)}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var minutes []minute
@@ -52,8 +52,8 @@ func TestFindSlow(t *testing.T) {
 			for i := range minutes {
 				minutes[i].start = at(i)
 			}
-			got := findSlow(recently{minute: minutes[len(minutes)-1]}, minutes)
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(slowness{})); diff != "" {
+			got := findSlow(recentProbes{minute: minutes[len(minutes)-1]}, minutes)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(slowPart{})); diff != "" {
 				t.Errorf("slow (-want +got):\n%s", diff)
 			}
 		})
@@ -62,7 +62,7 @@ func TestFindSlow(t *testing.T) {
 
 func TestMinutes(t *testing.T) {
 	start := time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)
-	var m minutes
+	var m lastHour
 	add := func(at time.Time, took time.Duration, reason string) {
 		m.add(newRecord(ended("x", at.Add(-took), took, prober.Reason(reason))))
 	}
@@ -74,8 +74,8 @@ func TestMinutes(t *testing.T) {
 	add(start.Add(2*time.Minute), 10*ms, "dns") // late: counted in the minute that is open
 
 	want := []minute{
-		{start: start, probes: 3, failures: 1, ttft: 80 * ms, itl: 20 * ms, itlP95: 60 * ms},
-		{start: start.Add(3 * time.Minute), probes: 1, failures: 1, ttft: 120 * ms, itl: 30 * ms, itlP95: 90 * ms},
+		{start: start, probes: 3, failures: 1, ttft: 80 * ms, itl: 20 * ms, itlP95: 60 * ms, duration: 160 * ms, speed: 18.75},
+		{start: start.Add(3 * time.Minute), probes: 1, failures: 1, ttft: 120 * ms, itl: 30 * ms, itlP95: 90 * ms, duration: 240 * ms, speed: 12.5},
 	}
 	if diff := cmp.Diff(want, m.last(start.Add(4*time.Minute)), cmp.AllowUnexported(minute{})); diff != "" {
 		t.Errorf("minutes (-want +got):\n%s", diff)
@@ -103,7 +103,7 @@ func TestRecent(t *testing.T) {
 		}
 		h.Ended(r)
 	}
-	got := recentOf(h.view("t", start)[0].results)
+	got := recentOf(h.snapshots("t", start)[0].results)
 	// The last five that measured: 30, 28, 27, 26, 25 times 8 ms; the first token comes half way.
 	if got.probes != 5 || got.ttft != 27*4*ms || got.duration != 27*8*ms {
 		t.Errorf("probes, ttft, duration = %d, %s, %s, want 5, 108ms, 216ms", got.probes, got.ttft, got.duration)
@@ -111,7 +111,7 @@ func TestRecent(t *testing.T) {
 	for i := range 40 { // every second: all of the last minute
 		h.Ended(ended("x", start.Add(10*time.Minute+time.Duration(i)*time.Second), 8*ms, ""))
 	}
-	if got := recentOf(h.view("t", start)[0].results); got.probes != 40 || got.ttft != 4*ms {
+	if got := recentOf(h.snapshots("t", start)[0].results); got.probes != 40 || got.ttft != 4*ms {
 		t.Errorf("probes, ttft = %d, %s, want 40, 4ms", got.probes, got.ttft)
 	}
 }

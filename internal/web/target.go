@@ -24,19 +24,19 @@ type Target struct {
 // DefaultSilenceLimit is as long as the hang alert waits.
 const DefaultSilenceLimit = 10 * time.Second
 
-// Server is what the relay last read from a server's own metrics page. A number that is not
+// Server is what the relay last read from a server's own metrics page, as the API tells it too. A number that is not
 // known, or too old, is nil.
 type Server struct {
-	Up         bool   // the last scrape worked
-	Error      string // why it did not
-	Engine     string // vllm, sglang, llamacpp
-	Version    string
-	Running    *float64 // requests being computed now
-	Waiting    *float64 // requests queued in the engine now
-	KVCache    *float64 // share of the KV cache in use, 0 to 1
-	Healthy    Health
-	LastScrape time.Time // zero: never
-	LastChange time.Time // when any of its numbers last moved; zero: never
+	Up         bool      `json:"up"`              // the last scrape worked
+	Error      string    `json:"error,omitempty"` // why it did not
+	Engine     string    `json:"engine,omitempty"`
+	Version    string    `json:"version,omitempty"`
+	Healthy    Health    `json:"health,omitempty"`
+	Running    *float64  `json:"requests_running,omitempty"`     // being computed now
+	Waiting    *float64  `json:"requests_waiting,omitempty"`     // queued in the engine now
+	KVCache    *float64  `json:"kv_cache_usage_ratio,omitempty"` // share in use, 0 to 1
+	LastScrape time.Time `json:"last_scrape,omitzero"`           // zero: never
+	LastChange time.Time `json:"last_change,omitzero"`           // when any of its numbers last moved; zero: never
 }
 
 // Health is the answer of the server's /health page.

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/chart"
+	"github.com/llm-prober/llm_prober/internal/humanize"
+	"github.com/llm-prober/llm_prober/internal/quantile"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 	"github.com/llm-prober/llm_prober/prober"
 )
@@ -25,7 +28,7 @@ type probePage struct {
 	Total    string
 	Drawn    bool // a part's place in the first token's time is drawn, not measured
 	Ticks    string
-	Gaps     *gapChart
+	Gaps     *columns
 	Facts    []fact
 	Suspects []fact
 	Error    string
@@ -47,7 +50,7 @@ func (s *site) probe(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Vary", "Accept")
 	target, id := r.URL.Query().Get("target"), r.URL.Query().Get("id")
 	now := time.Now()
-	rec, flight := s.findProbe(target, id, now)
+	rec, flight, limit := s.findProbe(target, id, now)
 	if prefersJSON(r.Header.Get("Accept")) {
 		if rec == nil {
 			writeError(w, http.StatusNotFound, "no ended probe is kept under this target and id")
@@ -63,7 +66,7 @@ func (s *site) probe(w http.ResponseWriter, r *http.Request) {
 	case rec != nil:
 		page.tell(rec)
 	case flight != nil:
-		page.tellFlight(flight)
+		page.tellFlight(flight, flight.silence >= limit)
 	default:
 		page.Missing = true
 		status = http.StatusNotFound
@@ -72,30 +75,25 @@ func (s *site) probe(w http.ResponseWriter, r *http.Request) {
 	s.render(w, status, "probe.html", page)
 }
 
-// silentFlight is a probe in flight, and whether its silence is longer than its target's limit.
-type silentFlight struct {
-	flightView
-	silent bool
-}
-
-// findProbe looks for a probe that is kept or in flight; both are nil if it is neither.
-func (s *site) findProbe(target, id string, now time.Time) (*record, *silentFlight) {
+// findProbe looks for a probe that is kept or in flight, and how long one of its target may be silent; both are nil if
+// it is neither.
+func (s *site) findProbe(target, id string, now time.Time) (rec *record, flight *flightView, limit time.Duration) {
 	targets := s.Targets()
 	at := slices.IndexFunc(targets, func(t Target) bool { return t.Name == target })
 	if at < 0 {
-		return nil, nil
+		return nil, nil, 0
 	}
-	for _, series := range s.History.view(target, now) {
-		if rec := series.find(id); rec != nil {
-			return rec, nil
+	for _, w := range s.History.snapshots(target, now) {
+		if rec := w.find(id); rec != nil {
+			return rec, nil, 0
 		}
 	}
 	for _, f := range s.History.inFlight(now)[target] {
 		if scrub.Text(f.RequestID, maxID) == id {
-			return nil, &silentFlight{f, f.silence >= targets[at].silenceLimit()}
+			return nil, &f, targets[at].silenceLimit()
 		}
 	}
-	return nil, nil
+	return nil, nil, 0
 }
 
 // tell fills the page with an ended probe.
@@ -110,12 +108,12 @@ func (p *probePage) tell(rec *record) {
 		p.Outcome += ", in warm-up"
 	}
 	total := rec.Ended.Sub(rec.Started)
-	p.Total = formatDuration(total)
+	p.Total = humanize.Duration(total)
 	p.Outcome += " in " + p.Total
-	if d, ok := rec.TTFT(); ok {
-		p.Outcome += ": first token after " + formatDuration(d)
+	if rec.ttft > 0 {
+		p.Outcome += ": first token after " + humanize.Duration(rec.ttft)
 		if rec.itlP50 > 0 {
-			p.Outcome += ", then one every " + formatDuration(rec.itlP50) + " (median)"
+			p.Outcome += ", then one every " + humanize.Duration(rec.itlP50) + " (median)"
 		}
 	}
 	p.Phases = phases(rec, scale{rec.Started, total})
@@ -130,13 +128,13 @@ func (p *probePage) tell(rec *record) {
 }
 
 // tellFlight fills the page with a probe that has not ended.
-func (p *probePage) tellFlight(f *silentFlight) {
-	p.InFlight, p.Outcome = true, "in flight for "+formatAge(f.age)
+func (p *probePage) tellFlight(f *flightView, silent bool) {
+	p.InFlight, p.Outcome = true, "in flight for "+humanize.Span(f.age)
 	p.mark = mark{Unknown, "…", "In flight"}
-	if f.silent {
+	if silent {
 		p.mark = markOf(Silent)
 	}
-	p.Total = formatDuration(f.age)
+	p.Total = humanize.Duration(f.age)
 	sc := scale{f.Started, f.age}
 	at := func(d time.Duration) time.Time { return f.Started.Add(d) }
 	switch {
@@ -155,7 +153,7 @@ func (p *probePage) tellFlight(f *silentFlight) {
 		{"workload", f.Workload.Name},
 		{"started", stamp(f.Started)},
 		{"token events", strconv.Itoa(f.tokens)},
-		{"silent for", formatAge(f.silence)},
+		{"silent for", humanize.Span(f.silence)},
 	}
 }
 
@@ -175,7 +173,7 @@ func (sc scale) x(at time.Time) float64 {
 func (sc scale) phase(class, name string, from, to time.Time) phase {
 	x := sc.x(from)
 	return phase{
-		Class: class, Name: name, At: formatDuration(from.Sub(sc.start)), Took: formatDuration(to.Sub(from)),
+		Class: class, Name: name, At: humanize.Duration(from.Sub(sc.start)), Took: humanize.Duration(to.Sub(from)),
 		X: x, W: max(2, sc.x(to)-x), // a bar that cannot be seen says that nothing was there
 	}
 }
@@ -201,7 +199,7 @@ func phases(rec *record, sc scale) []phase {
 	}
 	list = append(list, firstToken(rec, sc)...)
 	if rec.LastToken.After(rec.FirstToken) {
-		decode := sc.phase("decode", formatCount(rec.events, "token event"), rec.FirstToken, rec.LastToken)
+		decode := sc.phase("decode", humanize.Count(rec.events, "token event"), rec.FirstToken, rec.LastToken)
 		decode.Tokens = len(rec.Gaps) > 0
 		list = append(list, decode)
 	}
@@ -249,54 +247,42 @@ func ticks(rec *record, sc scale) string {
 	return b.String()
 }
 
-// gapChart shows each gap between token events in order.
-type gapChart struct {
-	Top, Label string
-	Path       string // every gap but the longest
-	Longest    string
-	MedianY    float64
-	Median     string
-	P95Y       float64
-	P95        string
-	Max        string
-	MaxAt      int // which gap is the longest, from 1
-	Count      int
-	PerColumn  int // gaps a column shows the longest of
-	Cut        bool
-}
-
 // maxColumns is how many columns can be told apart.
 const maxColumns = 300
 
-func newGapChart(rec *record) *gapChart {
+// newGapChart shows each gap between token events in order; nil if there is none.
+func newGapChart(rec *record) *columns {
 	n := len(rec.Gaps)
 	if n == 0 {
 		return nil
 	}
 	sorted := slices.Sorted(slices.Values(rec.Gaps))
-	longest := sorted[n-1]
-	top := niceTop(longest)
-	c := &gapChart{Top: formatDuration(top), Count: n, Cut: rec.gapsCut, Max: formatDuration(longest), MaxAt: slices.Index(rec.Gaps, longest) + 1}
-	c.Median, c.P95 = formatDuration(rank(sorted, 0.5)), formatDuration(rank(sorted, 0.95))
-	y := func(d time.Duration) float64 { return chartHeight * (1 - d.Seconds()/max(top.Seconds(), 1e-9)) }
-	c.MedianY, c.P95Y = y(rank(sorted, 0.5)), y(rank(sorted, 0.95))
-	c.PerColumn = (n + maxColumns - 1) / maxColumns
-	columns := (n + c.PerColumn - 1) / c.PerColumn
-	width := chartWidth / float64(max(columns, 20))
-	var path strings.Builder
+	p50, p95, longest := quantile.NearestRank(sorted, 0.5), quantile.NearestRank(sorted, 0.95), sorted[n-1]
+	each := (n + maxColumns - 1) / maxColumns
+	c := &columns{Axis: []string{"first gap", "a column is a gap"}, Tall: true}
+	if each > 1 {
+		c.Axis[1] = fmt.Sprintf("a column is the longest of %d gaps", each)
+	}
+	if rec.gapsCut {
+		c.Axis[1] += "; the later gaps are not kept"
+	}
+	at := slices.Index(rec.Gaps, longest)
+	drawn := chart.NewColumns(max(longest, 1).Seconds(), chart.Key{Class: "decode"}, chart.Key{
+		Class: "longest", Name: "longest", Value: humanize.Duration(longest), Note: fmt.Sprintf("(gap %d of %d)", at+1, n),
+	})
+	place := 1 / float64(max((n+each-1)/each, 20))
 	i := 0
-	for gaps := range slices.Chunk(rec.Gaps, c.PerColumn) {
-		d := slices.Max(gaps)
-		bar := fmt.Sprintf("M%.2f 100h%.2fV%.1fh-%.2fz", float64(i)*width, 0.8*width, y(d), 0.8*width)
-		if d == longest && c.Longest == "" {
-			c.Longest = bar
-		} else {
-			path.WriteString(bar)
+	for chunk := range slices.Chunk(rec.Gaps, each) {
+		class := 0
+		if i == at/each {
+			class = 1
 		}
+		drawn.Add(class, float64(i)*place, 0.8*place, 0, slices.Max(chunk).Seconds())
 		i++
 	}
-	c.Path = path.String()
-	c.Label = fmt.Sprintf("%s: median %s, 95th percentile %s, longest %s", formatCount(n, "gap"), c.Median, c.P95, c.Max)
+	drawn.Mark(p50.Seconds(), chart.Key{Class: "usual", Name: "median", Value: humanize.Duration(p50)})
+	drawn.Mark(p95.Seconds(), chart.Key{Class: "p95", Name: "95th percentile", Value: humanize.Duration(p95)})
+	c.draw(drawn, fmt.Sprintf("%s: median %s, 95th percentile %s, longest %s", humanize.Count(n, "gap"), humanize.Duration(p50), humanize.Duration(p95), humanize.Duration(longest)))
 	return c
 }
 
@@ -309,31 +295,29 @@ func facts(rec *record) []fact {
 		{"target", rec.Target},
 		{"workload", rec.Workload.Name},
 		{"scheduled", stamp(rec.Scheduled)},
-		{"started", stamp(rec.Started) + ", " + formatDuration(rec.StartDelay()) + " late"},
+		{"started", stamp(rec.Started) + ", " + humanize.Duration(rec.StartDelay()) + " late"},
 		{"ended", stamp(rec.Ended)},
-		{"server address", cmp.Or(rec.RemoteAddr, "–")},
-		{"HTTP status", "–"},
-		{"model", cmp.Or(rec.Model, "–")},
-		{"finish reason", cmp.Or(rec.FinishReason, "–")},
-		{"prompt tokens", count(rec.PromptTokens) + " counted by the server, " + strconv.Itoa(rec.Workload.PromptTokens) + " asked for"},
-		{"cached prompt tokens", count(rec.CachedTokens)},
-		{"output tokens", fmt.Sprintf("%d by %s, %d asked for", rec.OutputTokens, cmp.Or(rec.TokenSource, prober.FromChunks), rec.Workload.OutputTokens)},
+		{"server address", cmp.Or(rec.RemoteAddr, humanize.Unknown)},
+		{"HTTP status", humanize.Unknown},
+		{"model", cmp.Or(rec.Model, humanize.Unknown)},
+		{"finish reason", cmp.Or(rec.FinishReason, humanize.Unknown)},
+		{"prompt tokens", fmt.Sprintf("%s of %d asked for", humanize.Whole(rec.PromptTokens), rec.Workload.PromptTokens)},
+		{"cached prompt tokens", humanize.Whole(rec.CachedTokens)},
+		{"output tokens", fmt.Sprintf("%s of %d asked for, counted by %s", humanize.Whole(rec.OutputTokens), rec.Workload.OutputTokens, cmp.Or(rec.TokenSource, prober.FromChunks))},
 		{"read delay", readDelay(rec)},
 	}
 	if rec.Status != 0 {
 		list[7].Value = strconv.Itoa(rec.Status)
 	}
-	if d, ok := rec.TTFT(); ok {
-		list = append(list, fact{"time to first token", formatDuration(d)})
-	}
-	if d, ok := rec.TTFA(); ok {
-		list = append(list, fact{"time to first answer", formatDuration(d)})
-	}
-	if d, ok := rec.TPOT(); ok {
-		list = append(list, fact{"time per output token", formatDuration(d)})
-	}
-	if d, ok := rec.Duration(); ok {
-		list = append(list, fact{"duration", formatDuration(d)})
+	for _, l := range []struct {
+		name string
+		is   time.Duration
+	}{
+		{"time to first token", rec.ttft}, {"time to first answer", rec.ttfa}, {"time per output token", rec.tpot}, {"duration", rec.duration},
+	} {
+		if l.is > 0 {
+			list = append(list, fact{l.name, humanize.Duration(l.is)})
+		}
 	}
 	if !rec.CertExpiry.IsZero() {
 		list = append(list, fact{"certificate expires", stamp(rec.CertExpiry)})
@@ -341,16 +325,9 @@ func facts(rec *record) []fact {
 	return list
 }
 
-func count(n int) string {
-	if n < 0 {
-		return "not"
-	}
-	return strconv.Itoa(n)
-}
-
 func readDelay(rec *record) string {
 	if !rec.KernelStamps {
 		return "not known: no kernel stamps"
 	}
-	return "at most " + formatDuration(rec.ReadDelay)
+	return "at most " + humanize.Duration(rec.ReadDelay)
 }

@@ -27,10 +27,10 @@ type label struct{ Name, Value string }
 
 // workloadView is one workload of a target at one moment.
 type workloadView struct {
-	seriesView
+	snapshot
 	plan   *prober.Plan // nil: no longer probed
-	recent recently
-	slow   []slowness
+	recent recentProbes
+	slow   []slowPart
 	slos   []SLO
 }
 
@@ -59,7 +59,7 @@ func (s *site) look(t Target, flights []flightView, now time.Time) targetView {
 		v.server.Engine = scrub.Text(v.server.Engine, maxWord)
 		v.server.Error = scrub.Text(v.server.Error, maxError)
 	}
-	v.workloads = workloadsOf(t, s.History.view(t.Name, now))
+	v.workloads = workloadsOf(t, s.History.snapshots(t.Name, now))
 	if v.model == "" {
 		v.model = lastModel(v.workloads)
 	}
@@ -69,17 +69,17 @@ func (s *site) look(t Target, flights []flightView, now time.Time) targetView {
 }
 
 // workloadsOf lists the workloads that a target is probed with in their own order, then those it was.
-func workloadsOf(t Target, kept []seriesView) []workloadView {
+func workloadsOf(t Target, kept []snapshot) []workloadView {
 	var views []workloadView
 	for i := range t.Plans {
 		plan := &t.Plans[i]
-		series := seriesView{workload: plan.Name, state: Unknown}
-		at := slices.IndexFunc(kept, func(k seriesView) bool { return k.workload == plan.Name })
+		past := snapshot{workload: plan.Name, standing: standing{state: Unknown}}
+		at := slices.IndexFunc(kept, func(k snapshot) bool { return k.workload == plan.Name })
 		if at >= 0 {
-			series = kept[at]
+			past = kept[at]
 			kept = slices.Delete(kept, at, at+1)
 		}
-		w := newWorkloadView(series, plan)
+		w := newWorkloadView(past, plan)
 		for _, slo := range t.SLOs {
 			if slo.Workload == plan.Name {
 				w.slos = append(w.slos, slo)
@@ -87,15 +87,15 @@ func workloadsOf(t Target, kept []seriesView) []workloadView {
 		}
 		views = append(views, w)
 	}
-	for _, series := range kept {
-		views = append(views, newWorkloadView(series, nil))
+	for _, past := range kept {
+		views = append(views, newWorkloadView(past, nil))
 	}
 	return views
 }
 
-func newWorkloadView(series seriesView, plan *prober.Plan) workloadView {
-	w := workloadView{seriesView: series, plan: plan, recent: recentOf(series.results)}
-	w.slow = findSlow(w.recent, series.minutes)
+func newWorkloadView(past snapshot, plan *prober.Plan) workloadView {
+	w := workloadView{snapshot: past, plan: plan, recent: recentOf(past.results)}
+	w.slow = findSlow(w.recent, past.minutes)
 	return w
 }
 
@@ -137,8 +137,8 @@ func severity(s State) int {
 }
 
 // slow lists what is slow in any workload.
-func (v *targetView) slow() []slowness {
-	var found []slowness
+func (v *targetView) slow() []slowPart {
+	var found []slowPart
 	for _, w := range v.workloads {
 		if w.plan != nil {
 			found = append(found, w.slow...)
@@ -161,7 +161,7 @@ func (v *targetView) trouble() int {
 }
 
 // kept lists the results that are kept of a workload, newest first: the last ones, then older failures.
-func (w *seriesView) kept() []*record {
+func (w *snapshot) kept() []*record {
 	list := slices.Clone(w.results)
 	seen := make(map[*prober.Probe]bool, len(list))
 	for _, rec := range list {
@@ -177,7 +177,7 @@ func (w *seriesView) kept() []*record {
 }
 
 // find looks for a kept result by request id; of a failure, the copy that keeps most.
-func (w *seriesView) find(id string) *record {
+func (w *snapshot) find(id string) *record {
 	var found *record
 	for _, rec := range slices.Concat(w.failures, w.results) {
 		if rec.RequestID == id && (found == nil || len(rec.Gaps)+len(rec.Body) > len(found.Gaps)+len(found.Body)) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -17,7 +18,7 @@ func headline(v *targetView, now time.Time) (sentence, detail string) {
 		return failingHeadline(v, now)
 	case Silent:
 		f := v.flights[0]
-		return fmt.Sprintf("No token for %s: a probe waits since %s UTC.", formatAge(f.silence), formatClock(now.Add(-f.silence), now)), silentHint(v.server, v.serverKnown, now)
+		return fmt.Sprintf("No token for %s: a probe waits since %s UTC.", humanize.Span(f.silence), clock(now.Add(-f.silence), now)), silentHint(v.server, v.serverKnown, now)
 	case stateSlow:
 		return slowHeadline(v.slow()), slowHint(v)
 	case WarmingUp:
@@ -37,7 +38,7 @@ func failingHeadline(v *targetView, now time.Time) (sentence, detail string) {
 	if w.lastSuccess.IsZero() {
 		return sentence, "None has succeeded since the prober started."
 	}
-	return sentence, fmt.Sprintf("The last success ended at %s UTC, %s ago.", formatClock(w.lastSuccess, now), formatAge(now.Sub(w.lastSuccess)))
+	return sentence, fmt.Sprintf("The last success ended at %s UTC, %s ago.", clock(w.lastSuccess, now), humanize.Span(now.Sub(w.lastSuccess)))
 }
 
 // silentHint tells a hang from a full queue, as far as the server's own numbers do.
@@ -48,19 +49,19 @@ func silentHint(s Server, known bool, now time.Time) string {
 	case !s.Up:
 		return "Its metrics page does not answer either."
 	case !s.LastChange.IsZero() && now.Sub(s.LastChange) >= DefaultSilenceLimit:
-		return "The server's own numbers have stood still for " + formatAge(now.Sub(s.LastChange)) + ": the engine hangs."
+		return "The server's own numbers have stood still for " + humanize.Span(now.Sub(s.LastChange)) + ": the engine hangs."
 	case some(s.Waiting):
-		return formatNumber(s.Waiting) + " requests wait in its queue and its numbers move: it is full, not hung."
+		return humanize.Number(*s.Waiting) + " requests wait in its queue and its numbers move: it is full, not hung."
 	}
 	return "The server's own numbers move, so the engine works: look at what lies between."
 }
 
 // slowHeadline names what is slow; since when it is told beside the state, unless it differs.
-func slowHeadline(slow []slowness) string {
+func slowHeadline(slow []slowPart) string {
 	first := earliestSlow(slow)
 	var parts []string
 	for _, s := range slow {
-		part := fmt.Sprintf("%s takes %s, usually %s", partNames()[s.part], formatDuration(s.now), formatDuration(s.usual))
+		part := fmt.Sprintf("%s takes %s, usually %s", partNames()[s.part], humanize.Duration(s.now), humanize.Duration(s.usual))
 		if s.since.After(first) {
 			part += " (since " + s.since.UTC().Format("15:04") + " UTC)"
 		}
@@ -83,7 +84,7 @@ func slowHint(v *targetView) string {
 	}
 	part := v.slow()[0].part
 	if part == PartTTFT && v.serverKnown && some(v.server.Waiting) {
-		return formatNumber(v.server.Waiting) + " requests wait in the server's queue."
+		return humanize.Number(*v.server.Waiting) + " requests wait in the server's queue."
 	}
 	return hints[part]
 }
@@ -93,9 +94,9 @@ func okHeadline(v *targetView) string {
 		if w.recent.probes == 0 {
 			continue
 		}
-		text := "First token in " + formatDuration(w.recent.ttft)
+		text := "First token in " + humanize.Duration(w.recent.ttft)
 		if w.recent.itl > 0 {
-			text += ", then one every " + formatDuration(w.recent.itl)
+			text += ", then one every " + humanize.Duration(w.recent.itl)
 		}
 		if usual(w.minutes, func(m minute) time.Duration { return m.ttft }) > 0 {
 			text += ", as usual"
@@ -141,7 +142,7 @@ func newWhy(v *targetView, now time.Time) *why {
 	}
 	for _, c := range countReasons(w.streak()) {
 		y.Reasons = append(y.Reasons, reasonSeen{
-			Reason: c.last.Reason, Count: c.count, At: formatClock(c.last.Ended, now), ID: c.last.RequestID,
+			Reason: c.last.Reason, Count: c.count, At: clock(c.last.Ended, now), ID: c.last.RequestID,
 			Status: c.last.Status, Error: c.last.errText(), Body: c.last.Body,
 		})
 	}
@@ -161,7 +162,7 @@ func (v *targetView) failing() *workloadView {
 }
 
 // streak lists the kept failures since the last success, newest first.
-func (w *seriesView) streak() []*record { return w.failures[:min(w.consecutive, len(w.failures))] }
+func (w *snapshot) streak() []*record { return w.failures[:min(w.consecutive, len(w.failures))] }
 
 // reasonCount is how many failures had a reason, and the last of them.
 type reasonCount struct {

@@ -352,9 +352,9 @@ func (c *CurveComparison) tellPeak() string {
 	if !p.Ratio.Value.Known() {
 		return ""
 	}
-	return fmt.Sprintf("Peak throughput of B is %s times A's (95 %% interval %s to %s), %s against %s output tok/s: %s.",
-		humanize.Digits(float64(p.Ratio.Value)), humanize.Digits(float64(p.Ratio.Low)), humanize.Digits(float64(p.Ratio.High)),
-		humanize.Digits(float64(p.B.Value)), humanize.Digits(float64(p.A.Value)), p.Change)
+	return fmt.Sprintf("Peak throughput of B is %s times A's (95 %% interval %s), %s against %s output tok/s: %s.",
+		humanize.Number(float64(p.Ratio.Value)), humanize.Range(float64(p.Ratio.Low), float64(p.Ratio.High), humanize.Number),
+		humanize.Number(float64(p.B.Value)), humanize.Number(float64(p.A.Value)), p.Change)
 }
 
 // pointText says where an operating point lies.

@@ -64,12 +64,12 @@ func (c *CurveComparison) write(b *strings.Builder) {
 }
 
 func (m *MetricComparison) row() []string {
-	write := humanize.Latency
+	write := humanize.Seconds
 	if m.Metric == rateMetric {
-		write = humanize.Digits
+		write = humanize.Number
 	}
 	return []string{
-		caption(m.Metric), write(float64(m.A.Value)), write(float64(m.B.Value)), humanize.Digits(float64(m.Ratio.Value)),
-		fmt.Sprintf("%s to %s", humanize.Digits(float64(m.Ratio.Low)), humanize.Digits(float64(m.Ratio.High))), string(m.Change),
+		caption(m.Metric), write(float64(m.A.Value)), write(float64(m.B.Value)), humanize.Number(float64(m.Ratio.Value)),
+		humanize.Range(float64(m.Ratio.Low), float64(m.Ratio.High), humanize.Number), string(m.Change),
 	}
 }

@@ -199,8 +199,8 @@ func findCachedTokens(v *view, l *experiment.LevelSummary, _ *experiment.Run) st
 	if cached == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %s found part of the prompt cached (%.0f tokens in the mean): TTFT is too low; switch prefix caching off, or another seed",
-		cached, humanize.Count(len(v.ok), "success"), float64(l.CachedTokens))
+	return fmt.Sprintf("%d of %s found part of the prompt cached (%s tokens in the mean): TTFT is too low; switch prefix caching off, or another seed",
+		cached, humanize.Count(len(v.ok), "success"), humanize.Number(float64(l.CachedTokens)))
 }
 
 // suspicions are the reasons to doubt a success that no other check is about.
@@ -246,18 +246,18 @@ func findClientLate(v *view, l *experiment.LevelSummary, _ *experiment.Run) stri
 		return ""
 	}
 	c := v.run.Client
-	return fmt.Sprintf("the client read %.1f %% of the first tokens and %.1f %% of the others too late (up to %s) to know %s; give the client more processors or, on the server's own machine, real-time priority (as root: chrt -r 1 probetool sweep …)",
-		100*c.LateTTFTRatio, 100*c.LateGapsRatio, humanize.Latency(c.ReadDelayMax), strings.Join(open, ", "))
+	return fmt.Sprintf("the client read %s of the first tokens and %s of the others too late (up to %s) to know %s; give the client more processors or, on the server's own machine, real-time priority (as root: chrt -r 1 probetool sweep …)",
+		humanize.Share(c.LateTTFTRatio), humanize.Share(c.LateGapsRatio), humanize.Seconds(c.ReadDelayMax), strings.Join(open, ", "))
 }
 
 // readWithin writes what an estimate is at least and at most, since some tokens were read late.
 func readWithin(e experiment.Estimate) string {
-	return fmt.Sprintf(" (%s to %s)", humanize.Latency(float64(e.Least)), humanize.Latency(float64(e.Most)))
+	return " (" + humanize.Range(float64(e.Least), float64(e.Most), humanize.Seconds) + ")"
 }
 
 func findStartDelay(v *view, _ *experiment.LevelSummary, _ *experiment.Run) string {
 	if delay := v.run.Client.StartDelayP99; delay > maxStartDelay.Seconds() {
-		return fmt.Sprintf("the client started requests late (p99 %s): the load is not as planned; give the client more processors", humanize.Latency(delay))
+		return fmt.Sprintf("the client started requests late (p99 %s): the load is not as planned; give the client more processors", humanize.Seconds(delay))
 	}
 	return ""
 }
@@ -269,7 +269,7 @@ func findClientBusy(v *view, _ *experiment.LevelSummary, _ *experiment.Run) stri
 	if c.GoMaxProcs == 0 || !(busy > maxBusy) {
 		return ""
 	}
-	return fmt.Sprintf("the client used %.0f %% of its %s: it may be the bottleneck; give it more", 100*busy, humanize.Count(c.GoMaxProcs, "processor"))
+	return fmt.Sprintf("the client used %s of its %s: it may be the bottleneck; give it more", humanize.Share(busy), humanize.Count(c.GoMaxProcs, "processor"))
 }
 
 func findNotFull(v *view, l *experiment.LevelSummary, _ *experiment.Run) string {
@@ -282,7 +282,7 @@ func findNotFull(v *view, l *experiment.LevelSummary, _ *experiment.Run) string 
 	if !(float64(l.InFlight) < minFull*float64(v.level.Concurrency)) {
 		return ""
 	}
-	return fmt.Sprintf("%.1f requests in flight in the mean, not %d: throughput is that of the client", float64(l.InFlight), v.level.Concurrency)
+	return fmt.Sprintf("%s requests in flight in the mean, not %d: throughput is that of the client", humanize.Number(float64(l.InFlight)), v.level.Concurrency)
 }
 
 // thirds compares the first third of a level, without the first wave of a closed loop, with the last: it tells the
@@ -305,7 +305,7 @@ func (v *view) thirds(early bool) string {
 		}
 		if slow.Low > fast.High && slow.Value > (1+minDrift)*fast.Value {
 			return fmt.Sprintf("median %s of the first third is %s, of the last %s", indicator.Title(),
-				humanize.Latency(float64(before.Value)), humanize.Latency(float64(after.Value)))
+				humanize.Seconds(float64(before.Value)), humanize.Seconds(float64(after.Value)))
 		}
 	}
 	return ""
@@ -353,8 +353,8 @@ func findFirstWave(v *view, l *experiment.LevelSummary, _ *experiment.Run) strin
 	if v.level.Concurrency < 2 || len(after) == 0 || float64(len(first)) <= maxWave*float64(l.Requests) {
 		return ""
 	}
-	return fmt.Sprintf("the first wave, sent all at once, is over %.0f %% of the requests, so p95 and p99 of TTFT are partly those of the start: send at least %.0f requests for each in flight for a p95 of the load, 100 for a p99, or measure longer",
-		100*maxWave, 1/maxWave)
+	return fmt.Sprintf("the first wave, sent all at once, is over %s of the requests, so p95 and p99 of TTFT are partly those of the start: send at least %.0f requests for each in flight for a p95 of the load, 100 for a p99, or measure longer",
+		humanize.Share(maxWave), 1/maxWave)
 }
 
 // findSaturated looks for a queue that grows: of the time in which requests were sent, without the first mean
@@ -383,7 +383,7 @@ func findSaturated(v *view, l *experiment.LevelSummary, _ *experiment.Run) strin
 
 func findKVCacheFull(v *view, _ *experiment.LevelSummary, _ *experiment.Run) string {
 	if usage := peak(v.queue, func(s experiment.QueueSample) float64 { return s.KVUsage }); usage >= fullCache {
-		return fmt.Sprintf("the KV cache was %.0f %% full: it, not compute, may bound the requests that run", 100*float64(usage))
+		return fmt.Sprintf("the KV cache was %s full: it, not compute, may bound the requests that run", humanize.Share(float64(usage)))
 	}
 	return ""
 }
@@ -397,8 +397,8 @@ func findPreemptions(v *view, _ *experiment.LevelSummary, run *experiment.Run) s
 
 func findOtherLoad(v *view, _ *experiment.LevelSummary, run *experiment.Run) string {
 	if b := run.Facts.Before; b != nil && b.Running+b.Waiting > idle {
-		return fmt.Sprintf("before the run others kept %.1f requests in flight (%.0f output tok/s): figures are those of what they left",
-			b.Running+b.Waiting, b.OutputTokensPerSecond)
+		return fmt.Sprintf("before the run others kept %s requests in flight (%s output tok/s): figures are those of what they left",
+			humanize.Number(b.Running+b.Waiting), humanize.Number(b.OutputTokensPerSecond))
 	}
 	ours := v.generated // warm-up too, since the last sample before the level may be amid it
 	all := v.rise(run, func(s experiment.QueueSample) float64 { return s.GenerationTokens })
@@ -406,7 +406,7 @@ func findOtherLoad(v *view, _ *experiment.LevelSummary, run *experiment.Run) str
 	if len(v.ok) < len(v.sent) || !(all > (1+otherTokens)*float64(ours)) {
 		return ""
 	}
-	return fmt.Sprintf("the server generated %.0f tokens, %d of them for us: others used it too", all, ours)
+	return fmt.Sprintf("the server generated %s tokens, %s of them for us: others used it too", humanize.Number(all), humanize.Whole(ours))
 }
 
 // rise is by how much a counter rose during the level: from the last sample before it, if there is one, to the first

@@ -128,7 +128,7 @@ func TestDoubts(t *testing.T) {
 					}
 				})
 			},
-			doubts: []string{"client_late: the client read 0.0 % of the first tokens and 2.7 % of the others too late (up to 19.0 ms) to know ITL p99"},
+			doubts: []string{"client_late: the client read 0 % of the first tokens and 2.7 % of the others too late (up to 19.0 ms) to know ITL p99"},
 		},
 		{
 			name: "client late for an objective", level: closedLevel,
@@ -136,7 +136,7 @@ func TestDoubts(t *testing.T) {
 				run.Plan.SLOs = []experiment.Objective{{Indicator: experiment.TTFT, Quantile: 0.5, Threshold: 90 * time.Millisecond}}
 				each(run, func(_ int, r *experiment.Request) { r.Early = map[int]float64{0: 0.04} })
 			},
-			doubts: []string{"client_late: the client read 0.0 % of the first tokens and 0.0 % of the others too late (up to 0 ms) to know TTFT p50 (59.6 ms to 99.6 ms)"},
+			doubts: []string{"client_late: the client read 0 % of the first tokens and 0 % of the others too late (up to 0 s) to know TTFT p50 (59.6 to 99.6 ms)"},
 		},
 		{
 			name: "client late, but the objective is held at any rate", level: closedLevel,
@@ -175,7 +175,7 @@ func TestDoubts(t *testing.T) {
 					r.Started, r.Sent = r.Started.Add(40*time.Millisecond), r.Sent.Add(40*time.Millisecond)
 				})
 			},
-			doubts: []string{"not_full: 3.6 requests in flight in the mean, not 4: throughput is that of the client"},
+			doubts: []string{"not_full: 3.60 requests in flight in the mean, not 4: throughput is that of the client"},
 		},
 		{
 			name: "never full", level: experiment.Level{Concurrency: 64, PromptTokens: 64, OutputTokens: 16, Requests: 63},
@@ -299,7 +299,7 @@ func TestDoubts(t *testing.T) {
 			change: func(run *experiment.Run) {
 				run.Facts.Before = &experiment.Load{Running: 1.25, OutputTokensPerSecond: 60}
 			},
-			notes: []string{"other_load: before the run others kept 1.2 requests in flight (60 output tok/s)"},
+			notes: []string{"other_load: before the run others kept 1.25 requests in flight (60 output tok/s)"},
 		},
 		{
 			name: "an idle server before", level: closedLevel,
@@ -308,7 +308,7 @@ func TestDoubts(t *testing.T) {
 		{
 			name: "others during", level: closedLevel,
 			change: func(run *experiment.Run) { generate(run, 30000) },
-			notes:  []string{"other_load: the server generated 30000 tokens, 25600 of them for us"},
+			notes:  []string{"other_load: the server generated 30,000 tokens, 25,600 of them for us"},
 		},
 		{
 			name: "nobody during", level: closedLevel,

@@ -146,10 +146,10 @@ func (c *curve) short(l *experiment.LevelSummary) string {
 func tellHeld(l *experiment.LevelSummary) string {
 	var figures []string
 	for _, v := range l.Verdicts {
-		figures = append(figures, fmt.Sprintf("%s %s%s of %s", inWords(v.Objective), humanize.Latency(float64(v.Estimate.Value)),
-			intervalOf(v.Estimate), v.Objective.Threshold))
+		figures = append(figures, fmt.Sprintf("%s %s%s of %s", inWords(v.Objective), humanize.Seconds(float64(v.Estimate.Value)),
+			intervalOf(v.Estimate), humanize.Setting(v.Objective.Threshold)))
 	}
-	return fmt.Sprintf("%s; %s good requests/s", strings.Join(figures, ", "), humanize.Digits(float64(l.Goodput)))
+	return fmt.Sprintf("%s; %s good requests/s", strings.Join(figures, ", "), humanize.Number(float64(l.Goodput)))
 }
 
 // tellFailing says what a level breaks.
@@ -163,7 +163,7 @@ func tellFailing(l *experiment.LevelSummary) string {
 		case math.IsInf(float64(v.Estimate.Value), 1):
 			endless = append(endless, inWords(v.Objective))
 		case !v.Held && v.Estimate.Value.Known():
-			broken = append(broken, fmt.Sprintf("%s is %s%s", inWords(v.Objective), humanize.Latency(float64(v.Estimate.Value)), intervalOf(v.Estimate)))
+			broken = append(broken, fmt.Sprintf("%s is %s%s", inWords(v.Objective), humanize.Seconds(float64(v.Estimate.Value)), intervalOf(v.Estimate)))
 		}
 	}
 	if len(endless) > 0 {
@@ -200,7 +200,7 @@ func (c *curve) tellThroughput() string {
 	if peak == nil || len(c.levels) < 2 {
 		return "" // one level does not tell
 	}
-	most := fmt.Sprintf("%s output tok/s at %s", humanize.Digits(float64(peak.OutputRate.Value)), peak.Level.Load())
+	most := fmt.Sprintf("%s output tok/s at %s", humanize.Number(float64(peak.OutputRate.Value)), peak.Level.Load())
 	knee := c.knee()
 	switch {
 	case knee == nil:
@@ -209,7 +209,7 @@ func (c *curve) tellThroughput() string {
 		return fmt.Sprintf("Throughput stops rising at %s.", most)
 	}
 	return fmt.Sprintf("Throughput stops rising at %s (%s output tok/s); its peak is %s.", knee.Level.Load(),
-		humanize.Digits(float64(knee.OutputRate.Value)), most)
+		humanize.Number(float64(knee.OutputRate.Value)), most)
 }
 
 // headroom compares today's load with a level; nil if one of them is not known.
@@ -224,8 +224,8 @@ func tellHeadroom(h *experiment.Headroom) string {
 	if h == nil {
 		return ""
 	}
-	return fmt.Sprintf("Before the run the server gave others %s output tok/s, %.0f %% of what it gives at the operating point.",
-		humanize.Digits(h.Today.OutputTokensPerSecond), 100*float64(h.Used))
+	return fmt.Sprintf("Before the run the server gave others %s output tok/s, %s of what it gives at the operating point.",
+		humanize.Number(h.Today.OutputTokensPerSecond), humanize.Share(float64(h.Used)))
 }
 
 // join makes a text of the sentences that are not empty.
@@ -243,9 +243,9 @@ func join(sentences []string) string {
 func intervalOf(e experiment.Estimate) string {
 	switch {
 	case e.Low.Known() && e.High.Known():
-		return fmt.Sprintf(" (%s to %s)", humanize.Latency(float64(e.Low)), humanize.Latency(float64(e.High)))
+		return " (" + humanize.Range(float64(e.Low), float64(e.High), humanize.Seconds) + ")"
 	case e.Low.Known():
-		return fmt.Sprintf(" (at least %s; too few requests for an upper bound)", humanize.Latency(float64(e.Low)))
+		return fmt.Sprintf(" (at least %s; too few requests for an upper bound)", humanize.Seconds(float64(e.Low)))
 	}
 	return " (too few requests to bound it)"
 }

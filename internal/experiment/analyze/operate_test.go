@@ -73,7 +73,7 @@ func TestOperate(t *testing.T) {
 				{128, 8.29, 8, 8.5, 890, "", ""},
 			},
 			&experiment.Load{OutputTokensPerSecond: 175},
-			found{1, true, true, "c=45", 2, "At most 32 requests in flight: TTFT p95 610 ms (580 ms to 660 ms) of 1s; 5.47 good requests/s; at 64 TTFT p95 is 1.90 s (1.80 s to 2.00 s). " +
+			found{1, true, true, "c=45", 2, "At most 32 requests in flight: TTFT p95 610 ms (580 to 660 ms) of 1 s; 5.47 good requests/s; at 64 TTFT p95 is 1.90 s (1.80 to 2.00 s). " +
 				"The ceiling lies between c=32 and c=64: measure c=45 next. " +
 				"Throughput stops rising at c=64 (855 output tok/s); its peak is 890 output tok/s at c=128. " +
 				"Before the run the server gave others 175 output tok/s, 25 % of what it gives at the operating point."},
@@ -82,14 +82,14 @@ func TestOperate(t *testing.T) {
 			"the order of measurement does not matter",
 			[]point{{64, 1.9, 1.8, 2, 855, "", ""}, {128, 8.29, 8, 8.5, 850, "", ""}, {60, 0.61, 0.58, 0.66, 853, "", ""}},
 			nil,
-			found{2, true, true, "", 2, "At most 60 requests in flight: TTFT p95 610 ms (580 ms to 660 ms) of 1s; 6.66 good requests/s; at 64 TTFT p95 is 1.90 s (1.80 s to 2.00 s). " +
+			found{2, true, true, "", 2, "At most 60 requests in flight: TTFT p95 610 ms (580 to 660 ms) of 1 s; 6.66 good requests/s; at 64 TTFT p95 is 1.90 s (1.80 to 2.00 s). " +
 				"Throughput stops rising at c=60 (853 output tok/s); its peak is 855 output tok/s at c=64."},
 		},
 		{
 			"no ceiling",
 			[]point{{128, 0.1, 0.09, 0.11, 700, "", ""}, {256, 0.2, 0.19, 0.21, 1300, "", ""}},
 			nil,
-			found{1, true, false, "c=512", -1, "At most 256 requests in flight: TTFT p95 200 ms (190 ms to 210 ms) of 1s; 10.2 good requests/s. " +
+			found{1, true, false, "c=512", -1, "At most 256 requests in flight: TTFT p95 200 ms (190 to 210 ms) of 1 s; 10.2 good requests/s. " +
 				"No ceiling can be named: the highest level measured (c=256) still holds: measure c=512 next. " +
 				"Throughput still rises at the highest level: 1300 output tok/s at c=256."},
 		},
@@ -97,7 +97,7 @@ func TestOperate(t *testing.T) {
 			"not sure",
 			[]point{{2, 0.98, 0.9, 1.1, 100, "", ""}, {3, 1.5, 1.4, nanf, 100, "", ""}},
 			nil,
-			found{0, false, true, "", 0, "At most 2 requests in flight: TTFT p95 980 ms (900 ms to 1.10 s) of 1s; 0.781 good requests/s; at 3 TTFT p95 is 1.50 s (at least 1.40 s; too few requests for an upper bound). " +
+			found{0, false, true, "", 0, "At most 2 requests in flight: TTFT p95 980 ms (900 ms to 1.10 s) of 1 s; 0.781 good requests/s; at 3 TTFT p95 is 1.50 s (at least 1.40 s; too few requests for an upper bound). " +
 				"The confidence interval does not exclude that it fails: measure longer to be sure. " +
 				"Throughput stops rising at 100 output tok/s at c=2."},
 		},
@@ -105,41 +105,41 @@ func TestOperate(t *testing.T) {
 			"nothing holds",
 			[]point{{8, 2, 1.9, 2.1, 100, "", ""}},
 			&experiment.Load{OutputTokensPerSecond: 175},
-			found{-1, false, true, "c=4", -1, "No level holds the objectives: at 8 requests in flight TTFT p95 is 2.00 s (1.90 s to 2.10 s). " +
+			found{-1, false, true, "c=4", -1, "No level holds the objectives: at 8 requests in flight TTFT p95 is 2.00 s (1.90 to 2.10 s). " +
 				"The lowest level measured (c=8) does not hold: measure c=4 next."},
 		},
 		{
 			"not even one request",
 			[]point{{1, 2, 1.9, 2.1, 100, "", ""}},
 			nil,
-			found{-1, false, true, "", -1, "No level holds the objectives: at 1 request in flight TTFT p95 is 2.00 s (1.90 s to 2.10 s). No load is lower than one request in flight."},
+			found{-1, false, true, "", -1, "No level holds the objectives: at 1 request in flight TTFT p95 is 2.00 s (1.90 to 2.10 s). No load is lower than one request in flight."},
 		},
 		{
 			"a level that holds above one that does not is not counted",
 			[]point{{1, 0.1, 0.1, 0.1, 50, "", ""}, {2, 1.5, 1.4, 1.6, 90, "", ""}, {4, 0.5, 0.4, 0.6, 170, "", ""}},
 			nil,
-			found{0, true, true, "", -1, "At most 1 request in flight: TTFT p95 100 ms (100 ms to 100 ms) of 1s; 0.391 good requests/s; at 2 TTFT p95 is 1.50 s (1.40 s to 1.60 s). " +
+			found{0, true, true, "", -1, "At most 1 request in flight: TTFT p95 100 ms (100 to 100 ms) of 1 s; 0.391 good requests/s; at 2 TTFT p95 is 1.50 s (1.40 to 1.60 s). " +
 				"Throughput still rises at the highest level: 170 output tok/s at c=4."},
 		},
 		{
 			"a level that is not to be trusted does not decide",
 			[]point{{1, 0.1, 0.1, 0.1, 50, "too_few_requests", ""}, {2, 0.1, 0.1, 0.1, 90, "", ""}, {4, 1.5, 1.4, 1.6, 170, "client_late", ""}},
 			nil,
-			found{1, true, false, "c=4", -1, "At most 2 requests in flight: TTFT p95 100 ms (100 ms to 100 ms) of 1s; 0.703 good requests/s. c=4 does not decide (client late): measure c=4 next. " +
+			found{1, true, false, "c=4", -1, "At most 2 requests in flight: TTFT p95 100 ms (100 to 100 ms) of 1 s; 0.703 good requests/s. c=4 does not decide (client late): measure c=4 next. " +
 				"Throughput still rises at the highest level: 170 output tok/s at c=4."},
 		},
 		{
 			"unless a second measurement can be",
 			[]point{{2, 0.1, 0.1, 0.1, 90, "", ""}, {4, 0.5, 0.4, 0.6, 170, "client_late", ""}, {4, 1.5, 1.4, 1.6, 170, "", ""}},
 			nil,
-			found{0, true, true, "c=3", -1, "At most 2 requests in flight: TTFT p95 100 ms (100 ms to 100 ms) of 1s; 0.703 good requests/s; at 4 TTFT p95 is 1.50 s (1.40 s to 1.60 s). " +
+			found{0, true, true, "c=3", -1, "At most 2 requests in flight: TTFT p95 100 ms (100 to 100 ms) of 1 s; 0.703 good requests/s; at 4 TTFT p95 is 1.50 s (1.40 to 1.60 s). " +
 				"The ceiling lies between c=2 and c=4: measure c=3 next. Throughput still rises at the highest level: 170 output tok/s at c=4."},
 		},
 		{
 			"a queue that grows holds nothing",
 			[]point{{-4, 0.1, 0.1, 0.1, 500, "", ""}, {-8, 0.7, 0.6, 0.8, 850, "", "saturated"}},
 			nil,
-			found{0, true, true, "5.66/s", -1, "At most 4 requests/s: TTFT p95 100 ms (100 ms to 100 ms) of 1s; 3.91 good requests/s; at 8/s the queue grows as long as requests come. " +
+			found{0, true, true, "5.66/s", -1, "At most 4 requests/s: TTFT p95 100 ms (100 to 100 ms) of 1 s; 3.91 good requests/s; at 8/s the queue grows as long as requests come. " +
 				"The ceiling lies between 4/s and 8/s: measure 5.66/s next. Throughput still rises at the highest level: 850 output tok/s at 8/s."},
 		},
 		{

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/quantile"
 )
 
 // The statistics of docs/definitions.md, "Statistics of a sweep". Nothing in them is random: a run has one summary.
@@ -171,14 +172,14 @@ func (s sample) average(of func(value float64) float64) average {
 // percentile is the percentile by nearest rank, with an interval of two order statistics. How many independent
 // values the sample is worth follows from the share of values at or below the percentile: how much that share differs
 // from block to block, against what it would in independent values (Woodruff 1952; Korn and Graubard 1998).
-func (s sample) percentile(quantile float64) experiment.Estimate {
+func (s sample) percentile(q float64) experiment.Estimate {
 	n := len(s.sorted)
 	if n == 0 {
 		return experiment.Unknown()
 	}
-	place := rank(n, quantile)
+	place := quantile.Rank(n, q)
 	value := s.sorted[place-1]
-	low, high := bounds(n, s.worth(value), quantile)
+	low, high := bounds(n, s.worth(value), q)
 	return experiment.Estimate{Value: experiment.Figure(value), Low: placed(s.least, low), High: placed(s.most, high), Least: placed(s.least, place), Most: placed(s.most, place)}
 }
 
@@ -211,11 +212,6 @@ func (s sample) worth(value float64) int {
 	// The error itself is known only as well as the blocks are many.
 	t := studentsT(share.blocks) / studentsT(n)
 	return int(float64(n)/(effect*t*t) + 1e-9)
-}
-
-// rank is the rank, from 1, of a percentile of n values: the smallest with at least that share at or below.
-func rank(n int, quantile float64) int {
-	return min(n, max(1, int(math.Ceil(quantile*float64(n)-1e-9))))
 }
 
 // bounds are the ranks, from 1, of the order statistics between which a percentile lies with 95 % confidence,

@@ -19,30 +19,6 @@ var nearly = cmp.Options{cmpopts.EquateApprox(1e-9, 1e-12), cmpopts.EquateNaNs()
 	return a == b || !a.Known() && !b.Known() || math.Abs(float64(a-b)) <= 1e-9*math.Abs(float64(a))
 })}
 
-func TestRank(t *testing.T) {
-	for _, c := range []struct {
-		n        int
-		quantile float64
-		want     int
-	}{
-		{1, 0.5, 1},
-		{2, 0.5, 1},
-		{3, 0.5, 2},
-		{100, 0.5, 50},
-		{100, 0.95, 95}, // 0.95·100 is a little more than 95 in floating point
-		{100, 0.99, 99},
-		{101, 0.99, 100},
-		{20, 0.95, 19},
-		{19, 0.95, 19},
-		{7, 0.99, 7},
-		{1000, 0.999, 999},
-	} {
-		if got := rank(c.n, c.quantile); got != c.want {
-			t.Errorf("rank of the p%g of %d is %d, not %d", 100*c.quantile, c.n, got, c.want)
-		}
-	}
-}
-
 // The ranks are those of binomial tables, for example of Conover, Practical Nonparametric Statistics, table A3.
 func TestBounds(t *testing.T) {
 	for _, c := range []struct {

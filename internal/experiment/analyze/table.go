@@ -54,15 +54,11 @@ func rowOf(l *experiment.LevelSummary, oneShape bool) []string {
 	if len(l.Doubts) > 0 {
 		name = "! " + name
 	}
-	row := []string{name, fmt.Sprint(l.Requests), fmt.Sprint(l.Failed), humanize.Digits(float64(l.OutputRate.Value))}
+	row := []string{name, fmt.Sprint(l.Requests), fmt.Sprint(l.Failed), humanize.Number(float64(l.OutputRate.Value))}
 	for _, d := range []experiment.Distribution{l.TTFT, l.ITL} {
 		row = append(row, bounded(d.P50), bounded(d.P95), bounded(d.P99))
 	}
-	waiting := "?"
-	if l.PeakWaiting.Known() {
-		waiting = fmt.Sprintf("%.0f", float64(l.PeakWaiting))
-	}
-	return append(row, bounded(l.Duration.P50), waiting, humanize.Latency(float64(l.Drain)))
+	return append(row, bounded(l.Duration.P50), humanize.Number(float64(l.PeakWaiting)), humanize.Seconds(float64(l.Drain)))
 }
 
 // nameOf is the level in a table: its load, and the request unless all have the same.
@@ -75,7 +71,7 @@ func nameOf(l *experiment.LevelSummary, oneShape bool) string {
 
 // bounded writes a percentile, marked if the data give it no upper bound.
 func bounded(e experiment.Estimate) string {
-	text := humanize.Latency(float64(e.Value))
+	text := humanize.Seconds(float64(e.Value))
 	if e.Value.Known() && !e.High.Known() {
 		text += "+"
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
 	"github.com/llm-prober/llm_prober/internal/goldenfile"
-	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -179,14 +178,3 @@ func TestWriteErrors(t *testing.T) {
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
-
-func TestLatency(t *testing.T) {
-	for seconds, want := range map[float64]string{
-		0: "0 ms", 0.0000005: "0.500 µs", 0.00042: "420 µs", 0.0009996: "1.00 ms", 0.0913: "91.3 ms", 0.8721: "872 ms",
-		0.9996: "1.00 s", 2.184: "2.18 s", 19.04: "19.0 s", 123.4: "123 s", 1234.5: "1234 s", -0.002: "-2.00 ms", nanf: "?",
-	} {
-		if got := humanize.Latency(seconds); got != want {
-			t.Errorf("%g s is written %q, not %q", seconds, got, want)
-		}
-	}
-}

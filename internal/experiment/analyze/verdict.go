@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/quantile"
 )
 
 // verdict judges an objective on a level. A request that failed, or was due and not sent, was slower than any bound.
@@ -44,5 +45,5 @@ func heldBy(o experiment.Objective, r *experiment.Request) bool {
 			within++
 		}
 	}
-	return len(gaps) > 0 && within >= rank(len(gaps), o.Quantile)
+	return len(gaps) > 0 && within >= quantile.Rank(len(gaps), o.Quantile)
 }

@@ -204,7 +204,7 @@ func (f *Fit) intake(all []woken, note string) {
 		case oneLength && p.Known():
 			f.Notes = append(f.Notes, intakeOfOneLength(lengths[0], p.Value, account))
 		case !oneLength && values[1] > max(significant*errs[1], worthAWord*median(ttft)):
-			f.Notes = append(f.Notes, fmt.Sprintf("outside the engine a request takes %s however short its prompt (HTTP, network, hops between processes): the model does not have that, and predicts a TTFT that much too low", humanize.Latency(values[1])))
+			f.Notes = append(f.Notes, fmt.Sprintf("outside the engine a request takes %s however short its prompt (HTTP, network, hops between processes): the model does not have that, and predicts a TTFT that much too low", humanize.Seconds(values[1])))
 		}
 	}
 	f.Model.PerIntake = time.Duration(math.Round(p.Value * float64(time.Second)))
@@ -217,9 +217,9 @@ const worthAWord = 0.05
 // intakeOfOneLength tells what intake means if all prompts had one length, beside the time outside the engine by the
 // server's own account of each request, where it gave one.
 func intakeOfOneLength(prompt int, perToken float64, account []float64) string {
-	text := fmt.Sprintf("the prompts that met an idle server all had %d tokens, so that intake is all the time outside the engine: %s", prompt, humanize.Latency(perToken*float64(prompt)))
+	text := fmt.Sprintf("the prompts that met an idle server all had %d tokens, so that intake is all the time outside the engine: %s", prompt, humanize.Seconds(perToken*float64(prompt)))
 	if len(account) > 0 {
-		text += fmt.Sprintf(" (median by the server's own account: %s)", humanize.Latency(median(account)))
+		text += fmt.Sprintf(" (median by the server's own account: %s)", humanize.Seconds(median(account)))
 	}
 	return text + "; it holds for that length, and a prediction for others will be off; add a level of 1 in flight with another prompt length"
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
 	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // trust lists why levels are not to be trusted; if all are, it says so.
@@ -161,9 +162,9 @@ func calmFailures(levels []experiment.LevelSummary) (string, bool) {
 	}
 	none := "None"
 	if failed > 0 {
-		none = thousands(failed)
+		none = humanize.Whole(failed)
 	}
-	return fmt.Sprintf("%s of %s failed.", none, formatCount(requests, "request")), true
+	return fmt.Sprintf("%s of %s failed.", none, humanize.Count(requests, "request")), true
 }
 
 func calmTokens(levels []experiment.LevelSummary) (string, bool) {
@@ -197,7 +198,7 @@ func calmLatency(levels []experiment.LevelSummary) (string, bool) {
 		late, delay = max(late, c.LateTTFTRatio, c.LateGapsRatio), max(delay, c.StartDelayP99)
 	}
 	return fmt.Sprintf("The server was settled. The client was in time: at most %s of the figures of a level withheld since it read late; requests started at most %s after they were due (p99).",
-		formatPercent(late), formatSeconds(delay)), true
+		humanize.Share(late), humanize.Seconds(delay)), true
 }
 
 func calmThroughput(levels []experiment.LevelSummary) (string, bool) {
@@ -215,5 +216,5 @@ func calmPercentiles(levels []experiment.LevelSummary) (string, bool) {
 	if len(levels) == 0 {
 		return "", false
 	}
-	return fmt.Sprintf("At least %s a level: every p99 has an upper bound.", formatCount(least, "TTFT")), true
+	return fmt.Sprintf("At least %s a level: every p99 has an upper bound.", humanize.Count(least, "TTFT")), true
 }

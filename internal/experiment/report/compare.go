@@ -9,6 +9,7 @@ import (
 	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/experiment"
 	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // ComparisonFileName is the name of a comparison's report in its directory.
@@ -123,7 +124,7 @@ func newOutcome(c *analyze.CurveComparison, a, b *experiment.Run) outcome {
 		o.Class, o.Sign, o.Head = countedHead(better, worse, counts[analyze.NoDifference])
 	}
 	o.Numbers = []headline{
-		{Name: "peak output tok/s", Value: formatRate(float64(c.Peak.A.Value)) + " → " + formatRate(float64(c.Peak.B.Value)), Note: ratioText(c.Peak.Ratio)},
+		{Name: "peak output tok/s", Value: humanize.Number(float64(c.Peak.A.Value)) + " → " + humanize.Number(float64(c.Peak.B.Value)), Note: ratioText(c.Peak.Ratio)},
 	}
 	if judged {
 		o.Numbers = append(o.Numbers, headline{
@@ -133,9 +134,9 @@ func newOutcome(c *analyze.CurveComparison, a, b *experiment.Run) outcome {
 	}
 	if total > 0 {
 		o.Numbers = append(o.Numbers,
-			headline{Name: "better", Value: thousands(better), Note: "of " + formatCount(total, "figure")},
-			headline{Name: "worse", Value: thousands(worse), Bad: worse > 0},
-			headline{Name: "no difference shown", Value: thousands(counts[analyze.NoDifference])})
+			headline{Name: "better", Value: humanize.Whole(better), Note: "of " + humanize.Count(total, "figure")},
+			headline{Name: "worse", Value: humanize.Whole(worse), Bad: worse > 0},
+			headline{Name: "no difference shown", Value: humanize.Whole(counts[analyze.NoDifference])})
 	}
 	return o
 }
@@ -187,8 +188,8 @@ func ratioText(e experiment.Estimate) string {
 	if !chart.Finite(float64(e.Value)) {
 		return ""
 	}
-	text := "× " + digits(float64(e.Value), 3)
-	if i := interval(e, formatRate); i != "" {
+	text := "× " + humanize.Number(float64(e.Value))
+	if i := interval(e, humanize.Number); i != "" {
 		text += " (" + i + ")"
 	}
 	return text
@@ -218,9 +219,9 @@ func newRatioTable(c *analyze.CurveComparison) ratioTable {
 }
 
 func newRatioCell(m *analyze.MetricComparison) ratioCell {
-	format := formatSeconds
+	format := humanize.Seconds
 	if strings.HasSuffix(m.Metric, "_per_second") {
-		format = formatRate
+		format = humanize.Number
 	}
 	marks := map[analyze.Change][2]string{
 		analyze.Better: {"good", "✔"}, analyze.Worse: {"bad", "✖"}, analyze.NoDifference: {"plain", "="},
@@ -229,7 +230,7 @@ func newRatioCell(m *analyze.MetricComparison) ratioCell {
 	mark := marks[m.Change]
 	c := ratioCell{Class: mark[0], Sign: mark[1], Values: format(float64(m.A.Value)) + " → " + format(float64(m.B.Value))}
 	if chart.Finite(float64(m.Ratio.Value)) {
-		c.Ratio, c.Interval = digits(float64(m.Ratio.Value), 3)+"×", interval(m.Ratio, formatRate)
+		c.Ratio, c.Interval = humanize.Number(float64(m.Ratio.Value))+"×", interval(m.Ratio, humanize.Number)
 	}
 	return c
 }
@@ -277,7 +278,7 @@ func ratioChart(f *family, c *analyze.Comparison) *chart.Chart {
 	}
 	p := chart.Panel{Height: chart.PanelHeight, Lines: []chart.Line{{Name: "the same", Class: "asked", Plain: true, Points: []chart.Point{{X: ch.X.Low, Y: 1}, {X: ch.X.High, Y: 1}}}}}
 	for _, of := range []struct{ metric, class string }{{"output_tokens_per_second", "rate1"}, {"ttft_p95", "ttft2"}, {"itl_p95", "itl2"}} {
-		l := chart.Line{Name: metricName(of.metric), Class: of.class, Format: func(v float64) string { return formatRate(v) + "×" }}
+		l := chart.Line{Name: metricName(of.metric), Class: of.class, Format: func(v float64) string { return humanize.Number(v) + "×" }}
 		for _, level := range f.curves[0].levels {
 			if m := compared(c, level.Index, of.metric); m != nil {
 				q := newPoint(f.value(level.Level), m.Ratio, level)

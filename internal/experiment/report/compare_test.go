@@ -113,7 +113,7 @@ func TestRatioCell(t *testing.T) {
 		A: experiment.Estimate{Value: 1.2}, B: experiment.Estimate{Value: 0.9}, Ratio: experiment.Estimate{Value: 0.75, Low: 0.7, High: nan()},
 	}
 	got := newRatioCell(&m)
-	want := ratioCell{"good", "✔", "0.750×", "≥ 0.700", "1.20" + nbsp + "s → 900" + nbsp + "ms"}
+	want := ratioCell{"good", "✔", "0.750×", "≥ 0.700", "1.20 s → 900 ms"}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

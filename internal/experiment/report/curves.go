@@ -8,6 +8,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // curves makes the charts of families of levels.
@@ -16,7 +17,7 @@ type curves struct{ objectives []experiment.Objective }
 // charts lists the charts of a family: each figure against what varies, and for a load, latency against throughput.
 func (d *curves) charts(f *family) []*chart.Chart {
 	rate := func() []*chart.Chart {
-		return d.chartsOf(f, "throughput", "Output tokens per second", throughput(), func(v []float64) chart.Axis { return chart.LinearAxis(v, chart.Short) })
+		return d.chartsOf(f, "throughput", "Output tokens per second", throughput(), func(v []float64) chart.Axis { return chart.LinearAxis(v, humanize.Exact) })
 	}
 	var shown []latency
 	of := func(l latency) []*chart.Chart {
@@ -202,7 +203,7 @@ func (d *curves) tradeoff(f *family, of latency) *chart.Chart {
 		q := newPoint(float64(l.OutputRate.Value), of.of(l), l)
 		q.Interval = false
 		if of.quantile == high {
-			q.Label, q.Ring = chart.Short(f.value(l.Level)), c.best(l.Index)
+			q.Label, q.Ring = humanize.Exact(f.value(l.Level)), c.best(l.Index)
 			if c.knee(l.Index) {
 				q.Label += " knee"
 			}
@@ -210,7 +211,7 @@ func (d *curves) tradeoff(f *family, of latency) *chart.Chart {
 		rates = append(rates, q.X)
 		return q
 	})
-	c.X = chart.LinearAxis(rates, chart.Short)
+	c.X = chart.LinearAxis(rates, humanize.Exact)
 	c.X.Name = "output tokens per second"
 	p.Y = chart.LatencyAxis(p.Values())
 	c.Panels = []chart.Panel{p}

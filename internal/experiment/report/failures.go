@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // maxFailureRows bounds the list of failures. There are about twenty reasons a level.
@@ -49,7 +50,7 @@ func failures(run *experiment.Run, levels []experiment.LevelSummary) []failure {
 func newFailure(run *experiment.Run, name string, r *experiment.Request) failure {
 	of := level{LevelRun: run.Levels[r.Level]}
 	f := failure{
-		Level: name, Reason: clean(string(r.Reason)), Status: unknown, After: formatSeconds(of.since(r.Ended)),
+		Level: name, Reason: clean(string(r.Reason)), Status: humanize.Unknown, After: humanize.Seconds(of.since(r.Ended)),
 		Error: clean(r.Error), Count: 1,
 	}
 	if r.Status != 0 {

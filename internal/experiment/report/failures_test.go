@@ -23,8 +23,8 @@ func TestFailuresAreListedByLevelAndReason(t *testing.T) {
 		{Level: 0, Ended: after(1)},
 	}}
 	want := []failure{
-		{"c=2", "timeout", "–", "120" + nbsp + "s", "after 2 min", 2},
-		{"c=2", "overloaded", "503", "122" + nbsp + "s", "\ufffd[31mbusy", 1},
+		{"c=2", "timeout", "–", "120" + " s", "after 2 min", 2},
+		{"c=2", "overloaded", "503", "122" + " s", "\ufffd[31mbusy", 1},
 	}
 	if diff := cmp.Diff(want, failures(run, levels)); diff != "" {
 		t.Error(diff)

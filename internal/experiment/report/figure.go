@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // figure is a figure of a level that can be drawn against what varies.
@@ -48,7 +49,7 @@ func duration() latency {
 
 func (l latency) figure(quantile float64, class string) figure {
 	return figure{
-		kind: l.kind + "-" + percentile(quantile), name: percentile(quantile), class: class, format: exactSeconds,
+		kind: l.kind + "-" + percentile(quantile), name: percentile(quantile), class: class, format: humanize.Seconds,
 		of:        func(s *experiment.LevelSummary) experiment.Estimate { return l.estimate(s, quantile) },
 		indicator: l.indicator, quantile: quantile,
 	}
@@ -73,11 +74,11 @@ func (l latency) estimate(s *experiment.LevelSummary, quantile float64) experime
 func throughput() []figure {
 	return []figure{
 		{
-			kind: "throughput", name: "whole level", class: "rate1", format: exactRate,
+			kind: "throughput", name: "whole level", class: "rate1", format: humanize.Number,
 			of: func(l *experiment.LevelSummary) experiment.Estimate { return l.OutputRate },
 		},
 		{
-			kind: "throughput-steady", name: "while full", class: "rate2", format: exactRate, thin: true,
+			kind: "throughput-steady", name: "while full", class: "rate2", format: humanize.Number, thin: true,
 			of: func(l *experiment.LevelSummary) experiment.Estimate { return l.SteadyRate },
 		},
 	}

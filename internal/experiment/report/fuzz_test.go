@@ -18,7 +18,7 @@ import (
 	"github.com/llm-prober/llm_prober/prober"
 )
 
-// FuzzReport gives a report the worst of runs: figures that are unknown, infinite, negative or huge, levels that were
+// FuzzReport gives a report the worst of runs: figures that are humanize.Unknown, infinite, negative or huge, levels that were
 // cut or never begun, indices that lead nowhere, times that are zero or run backwards. It must write a page that is
 // well-formed, and draw within its charts.
 func FuzzReport(f *testing.F) {

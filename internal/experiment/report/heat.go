@@ -8,6 +8,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // heat is a table of one figure over a grid of levels, its cells the darker the higher the figure.
@@ -31,11 +32,9 @@ type heatCell struct {
 
 // heats lists the heat tables of a family of several curves.
 func heats(f *family) []heat {
-	rate := throughput()[0]
-	rate.format = formatRate
-	ttft, itl := ttft().figure(0.95, ""), itl().figure(0.95, "")
-	ttft.format, itl.format = formatSeconds, formatSeconds
-	return []heat{f.heat("Output tokens per second", rate), f.heat("TTFT p95", ttft), f.heat("ITL p95", itl)}
+	return []heat{
+		f.heat("Output tokens per second", throughput()[0]), f.heat("TTFT p95", ttft().figure(0.95, "")), f.heat("ITL p95", itl().figure(0.95, "")),
+	}
 }
 
 func (f *family) heat(title string, of figure) heat {
@@ -52,7 +51,7 @@ func (f *family) heat(title string, of figure) heat {
 		}
 	}
 	for _, x := range xs {
-		h.Head = append(h.Head, chart.Short(x))
+		h.Head = append(h.Head, humanize.Exact(x))
 	}
 	for _, c := range f.curves {
 		r := heatRow{Name: c.name}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // levelTable is the table of all levels.
@@ -34,31 +35,31 @@ type column struct {
 
 func columns(goodput bool) []column {
 	all := []column{
-		{"", "requests", func(l *experiment.LevelSummary) chart.Cell { return chart.Cell{Value: thousands(l.Requests)} }},
-		{"", "failed", func(l *experiment.LevelSummary) chart.Cell { return chart.Cell{Value: thousands(l.Failed)} }},
-		{"per second", "output tokens", func(l *experiment.LevelSummary) chart.Cell { return newCell(l.OutputRate, formatRate) }},
-		{"per second", "requests", figureCell(formatRate, func(l *experiment.LevelSummary) experiment.Figure { return l.RequestRate })},
+		{"", "requests", func(l *experiment.LevelSummary) chart.Cell { return chart.Cell{Value: humanize.Whole(l.Requests)} }},
+		{"", "failed", func(l *experiment.LevelSummary) chart.Cell { return chart.Cell{Value: humanize.Whole(l.Failed)} }},
+		{"per second", "output tokens", func(l *experiment.LevelSummary) chart.Cell { return newCell(l.OutputRate, humanize.Number) }},
+		{"per second", "requests", figureCell(humanize.Number, func(l *experiment.LevelSummary) experiment.Figure { return l.RequestRate })},
 	}
 	if goodput {
 		all = append(all,
-			column{"per second", "good", figureCell(formatRate, func(l *experiment.LevelSummary) experiment.Figure { return l.Goodput })},
+			column{"per second", "good", figureCell(humanize.Number, func(l *experiment.LevelSummary) experiment.Figure { return l.Goodput })},
 			column{"", "objectives", held})
 	}
 	for _, of := range []latency{ttft(), itl()} {
 		for _, q := range []float64{0.5, 0.95, 0.99} {
 			all = append(all, column{indicatorName(of.indicator), percentile(q), func(l *experiment.LevelSummary) chart.Cell {
-				return newCell(of.estimate(l, q), formatSeconds)
+				return newCell(of.estimate(l, q), humanize.Seconds)
 			}})
 		}
 	}
 	return append(all,
-		column{"TPOT", "p50", func(l *experiment.LevelSummary) chart.Cell { return newCell(tpot().estimate(l, 0.5), formatSeconds) }},
+		column{"TPOT", "p50", func(l *experiment.LevelSummary) chart.Cell { return newCell(tpot().estimate(l, 0.5), humanize.Seconds) }},
 		column{"duration", "p50", func(l *experiment.LevelSummary) chart.Cell {
-			return newCell(duration().estimate(l, 0.5), formatSeconds)
+			return newCell(duration().estimate(l, 0.5), humanize.Seconds)
 		}},
 		column{"at its peak", "running", figureCell(formatMean, func(l *experiment.LevelSummary) experiment.Figure { return l.PeakRunning })},
 		column{"at its peak", "waiting", figureCell(formatMean, func(l *experiment.LevelSummary) experiment.Figure { return l.PeakWaiting })},
-		column{"", "drain", figureCell(formatSeconds, func(l *experiment.LevelSummary) experiment.Figure { return l.Drain })})
+		column{"", "drain", figureCell(humanize.Seconds, func(l *experiment.LevelSummary) experiment.Figure { return l.Drain })})
 }
 
 func figureCell(format func(float64) string, of func(*experiment.LevelSummary) experiment.Figure) func(*experiment.LevelSummary) chart.Cell {
@@ -68,7 +69,7 @@ func figureCell(format func(float64) string, of func(*experiment.LevelSummary) e
 // held says whether a level holds every objective.
 func held(l *experiment.LevelSummary) chart.Cell {
 	if len(l.Verdicts) == 0 {
-		return chart.Cell{Value: unknown}
+		return chart.Cell{Value: humanize.Unknown}
 	}
 	sure := ""
 	for _, v := range l.Verdicts {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // measured is what was measured, how, and what the words mean.
@@ -46,14 +47,14 @@ func serverFacts(f *experiment.Facts) facts {
 	all.add("engine", strings.TrimSpace(f.Engine+" "+f.Version))
 	all.add("model", f.Model)
 	if f.MaxContext > 0 {
-		all.add("longest context", formatCount(f.MaxContext, "token"))
+		all.add("longest context", humanize.Count(f.MaxContext, "token"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Server)) {
 		all.add(name, f.Server[name])
 	}
 	if b := f.Before; b != nil {
 		all.add("load before the run", fmt.Sprintf("%s output tok/s and %s prompt tok/s, %s running, %s waiting (mean over %s s)",
-			formatRate(b.OutputTokensPerSecond), formatRate(b.PromptTokensPerSecond), formatRate(b.Running), formatRate(b.Waiting), formatRate(b.Seconds)))
+			humanize.Number(b.OutputTokensPerSecond), humanize.Number(b.PromptTokensPerSecond), humanize.Number(b.Running), humanize.Number(b.Waiting), humanize.Number(b.Seconds)))
 	}
 	return all
 }
@@ -69,7 +70,7 @@ func planFacts(p *experiment.Plan) facts {
 		}
 		var ends []string
 		if l.Requests > 0 {
-			ends = append(ends, formatCount(l.Requests, "request"))
+			ends = append(ends, humanize.Count(l.Requests, "request"))
 		}
 		if l.Duration > 0 {
 			ends = append(ends, span(l.Duration))
@@ -82,7 +83,7 @@ func planFacts(p *experiment.Plan) facts {
 	for i, l := range levels {
 		all.add("level "+strconv.Itoa(i+1), l)
 	}
-	all.add("warm-up before each level", formatCount(p.Warmup, "request"))
+	all.add("warm-up before each level", humanize.Count(p.Warmup, "request"))
 	all.add("timeout of a request", span(p.Timeout))
 	all.add("longest silence in an answer", span(p.StallTimeout))
 	all.add("longest wait for the queue to drain", span(p.Settle))
@@ -94,13 +95,10 @@ func planFacts(p *experiment.Plan) facts {
 }
 
 func span(d time.Duration) string {
-	switch {
-	case d == 0:
+	if d == 0 {
 		return "none"
-	case d%time.Second == 0 && d > 0:
-		return formatSpan(d)
 	}
-	return d.String()
+	return humanize.Setting(d)
 }
 
 func clientFacts(f *experiment.Facts) facts {
@@ -130,15 +128,15 @@ func health(levels []experiment.LevelSummary) chart.Table {
 			stamps = "yes"
 		}
 		t.Rows = append(t.Rows, chart.Row{Name: name(levels[i].Level), Cells: []chart.Cell{
-			{Value: formatRate(c.CPUSeconds) + nbsp + "s"},
-			{Value: formatBytes(c.MaxRSSBytes)},
-			{Value: formatSeconds(c.StartDelayP99)},
-			{Value: formatSeconds(c.ReadDelayMax)},
-			{Value: formatPercent(c.LateTTFTRatio)},
-			{Value: formatPercent(c.LateGapsRatio)},
+			{Value: humanize.Number(c.CPUSeconds) + " s"},
+			{Value: humanize.Bytes(c.MaxRSSBytes)},
+			{Value: humanize.Seconds(c.StartDelayP99)},
+			{Value: humanize.Seconds(c.ReadDelayMax)},
+			{Value: humanize.Share(c.LateTTFTRatio)},
+			{Value: humanize.Share(c.LateGapsRatio)},
 			{Value: stamps},
 			{Value: strconv.Itoa(c.GoMaxProcs)},
-			{Value: formatRate(c.LoadAverage)},
+			{Value: humanize.Number(c.LoadAverage)},
 		}})
 	}
 	return t

@@ -7,9 +7,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 //go:embed templates
@@ -143,7 +145,7 @@ func heading(families []family, levels []experiment.LevelSummary) string {
 	case len(levels) == 1:
 		return levels[0].Level.String()
 	}
-	return formatCount(len(levels), "level")
+	return humanize.Count(len(levels), "level")
 }
 
 // explain says how to read a family's charts.
@@ -186,13 +188,13 @@ func about(run *experiment.Run, summary *experiment.Summary) []string {
 		add(run.Facts.Began.UTC().Format("2006-01-02 15:04 UTC"))
 	}
 	if took := run.Facts.Ended.Sub(run.Facts.Began); !run.Facts.Ended.IsZero() && took > 0 {
-		add("took " + formatSpan(took) + virtual)
+		add("took " + humanize.Span(took.Round(time.Second)) + virtual)
 	}
 	n := 0
 	for i := range summary.Levels {
 		n += summary.Levels[i].Requests
 	}
-	add(formatCount(n, "request"))
+	add(humanize.Count(n, "request"))
 	return parts
 }
 
@@ -212,7 +214,7 @@ func alerts(run *experiment.Run) []string {
 		for _, l := range run.Plan.Levels[len(run.Levels):] {
 			names = append(names, l.String())
 		}
-		all = append(all, fmt.Sprintf("%s not begun: %s.", formatCount(missing, "level"), clean(strings.Join(names, " · "))))
+		all = append(all, fmt.Sprintf("%s not begun: %s.", humanize.Count(missing, "level"), clean(strings.Join(names, " · "))))
 	}
 	return all
 }

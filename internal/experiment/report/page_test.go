@@ -16,6 +16,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
 	"github.com/llm-prober/llm_prober/internal/experiment/analyze"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -148,7 +149,7 @@ func TestGridHasALineEachLengthAndHeatTables(t *testing.T) {
 	if diff := cmp.Diff([]string{"1", "4", "16", "64"}, h.Head); diff != "" {
 		t.Error(diff)
 	}
-	if got, want := h.Rows[0].Cells[3].Value, formatRate(float64(summary.Levels[3].OutputRate.Value)); got != want {
+	if got, want := h.Rows[0].Cells[3].Value, humanize.Number(float64(summary.Levels[3].OutputRate.Value)); got != want {
 		t.Errorf("cell of c=64 and 128 prompt tokens: %s, want %s", got, want)
 	}
 	if got := h.Rows[0].Cells[3].Class; got != "h9" {

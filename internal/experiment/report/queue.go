@@ -6,6 +6,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // Bounds on what is drawn of a queue, which may have been watched for hours.
@@ -38,7 +39,7 @@ func queueCharts(levels []level, name namer) []*chart.Chart {
 		}
 		over, least = max(over, l.over()), min(least, l.over())
 	}
-	count, rate := chart.LinearAxis(counts, chart.Short), chart.LinearAxis(rates, chart.Short)
+	count, rate := chart.LinearAxis(counts, humanize.Exact), chart.LinearAxis(rates, humanize.Exact)
 	rate.Ticks = []float64{0, rate.High}
 	var all []*chart.Chart
 	for _, l := range shown {
@@ -71,14 +72,14 @@ func (l *level) queueChart(name string, end float64, count, rate chart.Axis) *ch
 	arrivals := chart.Panel{Title: "requests sent per second", Height: arrivalRoom, Y: rate, Bars: l.arrivals(end)}
 	if sent := l.sent(); l.Level.Rate > 0 && sent > 0 {
 		arrivals.Lines = []chart.Line{{
-			Name: "asked for " + chart.Short(l.Level.Rate) + "/s", Class: "asked", Plain: true,
+			Name: "asked for " + humanize.Exact(l.Level.Rate) + "/s", Class: "asked", Plain: true,
 			Points: []chart.Point{{X: 0, Y: l.Level.Rate}, {X: sent, Y: l.Level.Rate}},
 		}}
 	}
 	c.Panels = []chart.Panel{counts, arrivals}
 	if sent, ended := l.sent(), l.ended(); chart.Finite(sent) && chart.Finite(ended) {
 		c.Marks = []chart.Mark{{Class: "sent", X: sent}}
-		c.Shades = []chart.Shade{{Name: "sending ends, then drains for " + formatSeconds(max(ended-sent, 0)), From: sent, To: ended}}
+		c.Shades = []chart.Shade{{Name: "sending ends, then drains for " + humanize.Seconds(max(ended-sent, 0)), From: sent, To: ended}}
 	}
 	tellTime(c, l, end)
 	return c
@@ -86,7 +87,7 @@ func (l *level) queueChart(name string, end float64, count, rate chart.Axis) *ch
 
 // queueLine is a gauge of the server over the level, its peak named.
 func (l *level) queueLine(name string, of func(experiment.QueueSample) float64) chart.Line {
-	out := chart.Line{Name: name, Class: name, Plain: true, Format: chart.Short}
+	out := chart.Line{Name: name, Class: name, Plain: true, Format: humanize.Exact}
 	stride := (len(l.queue) + maxSamples - 1) / maxSamples
 	peak := -1
 	for i := 0; i < len(l.queue); i += stride {
@@ -104,7 +105,7 @@ func (l *level) queueLine(name string, of func(experiment.QueueSample) float64) 
 		}
 	}
 	if peak >= 0 && out.Points[peak].Y > 0 {
-		out.Name += ", peak " + chart.Short(out.Points[peak].Y)
+		out.Name += ", peak " + humanize.Exact(out.Points[peak].Y)
 		out.Points[peak].Label = out.Name
 	}
 	return out
@@ -167,10 +168,10 @@ func (l *level) stretches(end float64, most int) []stretch {
 		all = append(all, stretch{from, to, chart.Row{
 			Name: fmt.Sprintf("%s – %s", chart.TickClock(from), chart.TickClock(round(to))),
 			Cells: []chart.Cell{
-				{Value: formatRate(running.value())},
-				{Value: formatRate(waiting.value())},
-				{Value: formatRate(highest)},
-				{Value: formatRate(sent / (to - from))},
+				{Value: humanize.Number(running.value())},
+				{Value: humanize.Number(waiting.value())},
+				{Value: humanize.Number(highest)},
+				{Value: humanize.Number(sent / (to - from))},
 			},
 		}})
 	}

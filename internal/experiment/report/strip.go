@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/llm-prober/llm_prober/internal/chart"
+	"github.com/llm-prober/llm_prober/internal/humanize"
+	"github.com/llm-prober/llm_prober/internal/quantile"
 )
 
 const (
@@ -146,21 +148,17 @@ func tellRequests(c *chart.Chart, l *level, end float64) {
 		slices.Sort(p.ttft)
 		from, to := end*float64(i)/parts, end*float64(i+1)/parts
 		r := chart.Row{Name: fmt.Sprintf("%.1f – %.1f s", from, to), Cells: []chart.Cell{
-			{Value: thousands(p.n)},
-			{Value: thousands(p.failed)},
-			{Value: exactSeconds(rank(p.ttft, 0.5))},
-			{Value: exactSeconds(rank(p.ttft, 0.95))},
-			{Value: exactSeconds(rank(p.ttft, 1))},
+			{Value: humanize.Whole(p.n)},
+			{Value: humanize.Whole(p.failed)},
 		}}
+		for _, q := range []float64{0.5, 0.95, 1} {
+			text := humanize.Unknown
+			if len(p.ttft) > 0 {
+				text = humanize.Seconds(quantile.NearestRank(p.ttft, q))
+			}
+			r.Cells = append(r.Cells, chart.Cell{Value: text})
+		}
 		c.Table.Rows = append(c.Table.Rows, r)
 		c.Hits = append(c.Hits, chart.Hit{X: (from + to) / 2, From: from, To: to, Text: r.Tooltip(c.Table.Head)})
 	}
-}
-
-// rank is the nearest rank of sorted values, NaN of none.
-func rank(sorted []float64, quantile float64) float64 {
-	if len(sorted) == 0 {
-		return math.NaN()
-	}
-	return sorted[max(int(math.Ceil(quantile*float64(len(sorted))))-1, 0)]
 }

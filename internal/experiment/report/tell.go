@@ -6,6 +6,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // tellByValue gives a chart of figures against what varies its table and its tooltips: a row for each level of the only
@@ -39,7 +40,7 @@ func tellByLevel(c *chart.Chart, f *family) {
 	for i, cu := range f.curves {
 		for j, level := range cu.levels {
 			r := chart.Row{Name: f.name(level.Level), Doubted: len(level.Doubts) > 0}
-			r.Cells = append(r.Cells, newCell(level.OutputRate, exactRate))
+			r.Cells = append(r.Cells, newCell(level.OutputRate, humanize.Number))
 			for at := range lines {
 				own := len(f.curves) == 1 || at%len(f.curves) == i
 				r.Cells = append(r.Cells, cellOf(&lines[at], lines[at].Points[min(j, len(lines[at].Points)-1)], own))
@@ -81,7 +82,7 @@ func (f *family) nameAt(x float64) string {
 			}
 		}
 	}
-	return chart.Short(x)
+	return humanize.Exact(x)
 }
 
 // nth is the nth point of a line at a place of the x axis.

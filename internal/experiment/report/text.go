@@ -3,6 +3,7 @@ package report
 import (
 	"net/url"
 
+	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
@@ -16,7 +17,7 @@ const (
 func clean(s string) string { return scrub.Text(s, maxText) }
 
 // spoken is clean for sentences.
-func spoken(s string) string { return scrub.Text(s, maxSpoken) }
+func spoken(s string) string { return humanize.NoBreak(scrub.Text(s, maxSpoken)) }
 
 // cleanURL is clean without what may be a secret: user, password, query and fragment.
 func cleanURL(s string) string {

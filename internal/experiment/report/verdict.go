@@ -7,6 +7,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // manyCurves is from how many load curves on their operating points are told in a table.
@@ -99,11 +100,11 @@ func newVerdict(o *experiment.Operating, summary *experiment.Summary) verdict {
 	if at.Index != o.Best || len(o.Objectives) == 0 {
 		v.Curve += " · figures at " + at.Level.Load()
 	}
-	v.Numbers = append(v.Numbers, headline{Name: "output tok/s", Value: formatRate(float64(at.OutputRate.Value)), Note: ofPeak(at, o)})
-	v.Numbers = append(v.Numbers, headline{Name: "requests/s", Value: formatRate(float64(at.RequestRate)), Note: good(at)})
+	v.Numbers = append(v.Numbers, headline{Name: "output tok/s", Value: humanize.Number(float64(at.OutputRate.Value)), Note: ofPeak(at, o)})
+	v.Numbers = append(v.Numbers, headline{Name: "requests/s", Value: humanize.Number(float64(at.RequestRate)), Note: good(at)})
 	v.Numbers = append(v.Numbers, latencies(at)...)
 	if o.Headroom != nil && o.Headroom.Used > 0 {
-		v.Numbers = append(v.Numbers, headline{Name: "used today", Value: formatPercent(float64(o.Headroom.Used)), Note: "of these tok/s"})
+		v.Numbers = append(v.Numbers, headline{Name: "used today", Value: humanize.Share(float64(o.Headroom.Used)), Note: "of these tok/s"})
 	}
 	return v
 }
@@ -113,14 +114,14 @@ func ofPeak(l *experiment.LevelSummary, o *experiment.Operating) string {
 	if !chart.Finite(ratio) {
 		return ""
 	}
-	return formatPercent(ratio) + " of the peak"
+	return humanize.Share(ratio) + " of the peak"
 }
 
 func good(l *experiment.LevelSummary) string {
 	if !l.Goodput.Known() {
 		return ""
 	}
-	return formatRate(float64(l.Goodput)) + " good"
+	return humanize.Number(float64(l.Goodput)) + " good"
 }
 
 // latencies are the figures that the objectives are about, or the usual ones.
@@ -130,7 +131,7 @@ func latencies(l *experiment.LevelSummary) []headline {
 		o := v.Objective
 		all = append(all, headline{
 			Name:  indicatorName(o.Indicator) + " " + percentile(o.Quantile),
-			Value: bounded(float64(v.Estimate.Value)), Note: "≤ " + chart.TickSeconds(o.Threshold.Seconds()), Bad: !v.Held,
+			Value: bounded(float64(v.Estimate.Value)), Note: "≤ " + humanize.Chosen(o.Threshold.Seconds()), Bad: !v.Held,
 		})
 	}
 	if len(all) > 0 {
@@ -139,7 +140,7 @@ func latencies(l *experiment.LevelSummary) []headline {
 	for _, of := range []latency{ttft(), itl()} {
 		for _, q := range []float64{0.5, 0.95} {
 			e := of.estimate(l, q)
-			all = append(all, headline{Name: indicatorName(of.indicator) + " " + percentile(q), Value: formatSeconds(float64(e.Value)), Note: interval(e, formatSeconds)})
+			all = append(all, headline{Name: indicatorName(of.indicator) + " " + percentile(q), Value: humanize.Seconds(float64(e.Value)), Note: interval(e, humanize.Seconds)})
 		}
 	}
 	return all
@@ -150,14 +151,14 @@ func bounded(v float64) string {
 	if math.IsInf(v, 1) {
 		return "failed"
 	}
-	return formatSeconds(v)
+	return humanize.Seconds(v)
 }
 
 func newCeiling(o *experiment.Operating, summary *experiment.Summary) ceiling {
-	c := ceiling{Curve: clean(o.Curve), Best: unknown, Rate: unknown, Goodput: unknown, Knee: unknown, Peak: formatRate(float64(o.Peak.Value)), Next: clean(o.Next)}
+	c := ceiling{Curve: clean(o.Curve), Best: humanize.Unknown, Rate: humanize.Unknown, Goodput: humanize.Unknown, Knee: humanize.Unknown, Peak: humanize.Number(float64(o.Peak.Value)), Next: clean(o.Next)}
 	c.Class, c.Sign, _ = judge(o, summary.Levels)
 	if best := find(summary.Levels, o.Best); best != nil {
-		c.Best, c.Rate, c.Goodput = best.Level.Load(), formatRate(float64(best.OutputRate.Value)), formatRate(float64(best.Goodput))
+		c.Best, c.Rate, c.Goodput = best.Level.Load(), humanize.Number(float64(best.OutputRate.Value)), humanize.Number(float64(best.Goodput))
 	}
 	if knee := find(summary.Levels, o.Knee); knee != nil {
 		c.Knee = knee.Level.Load()
@@ -180,9 +181,9 @@ func changes(families []family, levels []experiment.LevelSummary) []change {
 	}
 	if len(families) == 0 && len(levels) == 1 {
 		l := &levels[0]
-		c := change{Head: l.Level.String(), Note: formatCount(l.Requests, "request")}
-		c.Numbers = append(c.Numbers, headline{Name: "output tok/s", Value: formatRate(float64(l.OutputRate.Value)), Note: interval(l.OutputRate, formatRate)})
-		c.Numbers = append(c.Numbers, headline{Name: "requests/s", Value: formatRate(float64(l.RequestRate)), Note: good(l)})
+		c := change{Head: l.Level.String(), Note: humanize.Count(l.Requests, "request")}
+		c.Numbers = append(c.Numbers, headline{Name: "output tok/s", Value: humanize.Number(float64(l.OutputRate.Value)), Note: interval(l.OutputRate, humanize.Number)})
+		c.Numbers = append(c.Numbers, headline{Name: "requests/s", Value: humanize.Number(float64(l.RequestRate)), Note: good(l)})
 		c.Numbers = append(c.Numbers, latencies(l)...)
 		all = append(all, c)
 	}
@@ -193,22 +194,22 @@ func changes(families []family, levels []experiment.LevelSummary) []change {
 func (f *family) change() change {
 	levels := f.curves[0].levels
 	from, to := levels[0], levels[len(levels)-1]
-	c := change{Head: fmt.Sprintf("From %s to %s", chart.Short(f.value(from.Level)), f.name(to.Level)), Note: "load " + from.Level.Load()}
+	c := change{Head: fmt.Sprintf("From %s to %s", humanize.Exact(f.value(from.Level)), f.name(to.Level)), Note: "load " + from.Level.Load()}
 	add := func(name string, format func(float64) string, of func(*experiment.LevelSummary) experiment.Figure) {
 		a, b := float64(of(from)), float64(of(to))
 		h := headline{Name: name, Value: format(a) + " → " + format(b)}
 		if r := b / a; chart.Finite(r) {
-			h.Note = "× " + digits(r, 3)
+			h.Note = "× " + humanize.Number(r)
 		}
 		c.Numbers = append(c.Numbers, h)
 	}
-	add("TTFT p50", formatSeconds, func(l *experiment.LevelSummary) experiment.Figure { return l.TTFT.P50.Value })
+	add("TTFT p50", humanize.Seconds, func(l *experiment.LevelSummary) experiment.Figure { return l.TTFT.P50.Value })
 	if f.kind == "output" {
-		add("duration p50", formatSeconds, func(l *experiment.LevelSummary) experiment.Figure { return l.Duration.P50.Value })
+		add("duration p50", humanize.Seconds, func(l *experiment.LevelSummary) experiment.Figure { return l.Duration.P50.Value })
 	} else {
-		add("ITL p50", formatSeconds, func(l *experiment.LevelSummary) experiment.Figure { return l.ITL.P50.Value })
-		add("ITL p95", formatSeconds, func(l *experiment.LevelSummary) experiment.Figure { return l.ITL.P95.Value })
+		add("ITL p50", humanize.Seconds, func(l *experiment.LevelSummary) experiment.Figure { return l.ITL.P50.Value })
+		add("ITL p95", humanize.Seconds, func(l *experiment.LevelSummary) experiment.Figure { return l.ITL.P95.Value })
 	}
-	add("output tok/s", formatRate, func(l *experiment.LevelSummary) experiment.Figure { return l.OutputRate.Value })
+	add("output tok/s", humanize.Number, func(l *experiment.LevelSummary) experiment.Figure { return l.OutputRate.Value })
 	return c
 }

@@ -57,32 +57,36 @@ func (r *ring) newest() []*record {
 
 // Totals counts what happened to a workload of a target since the prober started.
 type Totals struct {
-	Ended    int // outside of warm-up
-	Failed   int
-	Suspect  int
-	Warmup   int
-	Missed   int
-	ByReason map[prober.Reason]int
+	Ended    int                   `json:"requests_total"` // outside of warm-up
+	Failed   int                   `json:"request_failures_total"`
+	Suspect  int                   `json:"suspect_total"`
+	Warmup   int                   `json:"warmup_requests_total"`
+	Missed   int                   `json:"missed_total"`
+	ByReason map[prober.Reason]int `json:"request_failures_by_reason,omitempty"`
 }
 
-// series is what is kept of one workload of one target.
-type series struct {
-	results  ring
-	failures ring
-	minutes  minutes
-	totals   Totals
-
+// standing is how a workload of a target does.
+type standing struct {
 	state       State // Failing, WarmingUp, OK or Unknown
 	since       time.Time
 	consecutive int // failures since the last success
 	lastSuccess time.Time
+	totals      Totals
 }
 
-func newSeries() *series {
-	return &series{state: Unknown, totals: Totals{ByReason: map[prober.Reason]int{}}}
+// workloadHistory is what is kept of one workload of one target.
+type workloadHistory struct {
+	standing
+	results  ring
+	failures ring
+	minutes  lastHour
 }
 
-func (s *series) add(rec *record, results, failures int) {
+func newWorkloadHistory() *workloadHistory {
+	return &workloadHistory{standing: standing{state: Unknown, totals: Totals{ByReason: map[prober.Reason]int{}}}}
+}
+
+func (s *workloadHistory) add(rec *record, results, failures int) {
 	s.results.put(rec, results)
 	s.minutes.add(rec)
 	s.count(rec)
@@ -102,13 +106,13 @@ func (s *series) add(rec *record, results, failures int) {
 	s.become(OK, rec.Ended)
 }
 
-func (s *series) become(state State, since time.Time) {
+func (s *workloadHistory) become(state State, since time.Time) {
 	if s.state != state {
 		s.state, s.since = state, since
 	}
 }
 
-func (s *series) count(rec *record) {
+func (s *workloadHistory) count(rec *record) {
 	if rec.OK() && rec.Warmup {
 		s.totals.Warmup++
 		return
@@ -124,7 +128,7 @@ func (s *series) count(rec *record) {
 }
 
 // shareTexts lets failures that say the same share one copy of it; an outage says the same for hours.
-func (s *series) shareTexts(rec *record) {
+func (s *workloadHistory) shareTexts(rec *record) {
 	if len(s.failures.records) == 0 {
 		return
 	}

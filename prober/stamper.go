@@ -38,6 +38,7 @@ type tokenStamp struct {
 type batch struct {
 	number      int       // that of its arrival
 	first       int       // index of its first token event, if it has any
+	widened     int       // index of its first token event that may still be widened
 	events      int       // of any kind
 	tokenFirst  bool      // its first event carries tokens
 	unfinished  bool      // something follows the last event so far: more events, or the beginning of one
@@ -129,13 +130,17 @@ func (s *stamper) widen(token bool) {
 	if !s.batch.severalSent {
 		return
 	}
-	stamps := s.tokens[s.batch.first:]
-	for i := range stamps {
-		early := stamps[i].span
-		if !token && i == len(stamps)-1 {
-			early = min(early, s.tailAtMost(early))
+	b := &s.batch
+	b.widened = max(b.widened, b.first)
+	for i := b.widened; i < len(s.tokens); i++ {
+		stamp := &s.tokens[i]
+		early := stamp.span
+		if !token && i == len(s.tokens)-1 {
+			early = min(early, s.tailAtMost(early)) // a token event may still follow, and widen it
+		} else {
+			b.widened = i + 1
 		}
-		stamps[i].early = max(stamps[i].early, early)
+		stamp.early = max(stamp.early, early)
 	}
 }
 

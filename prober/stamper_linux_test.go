@@ -8,11 +8,14 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
 	"unsafe"
+
+	"github.com/llm-prober/llm_prober/internal/cputest"
 )
 
 // The ways in which a prober that was not given the processor once took a time for one that it knew.
@@ -288,4 +291,12 @@ func TestRequestThatWasHeldBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that writes faster than it is read makes one batch of thousands of events, since every read fills its buffer.
+func TestWorkOfALongBatch(t *testing.T) {
+	events := strings.Repeat("t", 300_000)
+	cputest.Linear(t, len(events), func() {
+		stampedReadings(nil, []reading{{at: 10, span: 10, segments: 2, events: events}})
+	})
 }

@@ -28,6 +28,7 @@ type daemon struct {
 
 	self    *collector.Self
 	targets *collector.Targets
+	pages   *relay.LargePages
 	history *web.History
 
 	life context.Context // of everything that runs, also of what a reload has replaced
@@ -81,7 +82,7 @@ func newDaemon(cfg *config.Config, load func() (*config.Config, error), options 
 	if options.Dial == nil {
 		options.Dial = prober.DefaultDial
 	}
-	d := &daemon{load: load, logger: options.Logger, options: options, self: collector.NewSelf(), history: &web.History{}}
+	d := &daemon{load: load, logger: options.Logger, options: options, self: collector.NewSelf(), history: &web.History{}, pages: relay.NewLargePages()}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.targets = collector.NewTargets(d.self)
 	if err := d.apply(cfg); err != nil {
@@ -179,6 +180,7 @@ func (d *daemon) prepare(cfg *config.Config, t config.Target) (*unit, error) {
 	if err != nil {
 		return nil, err
 	}
+	reads.LargePages = d.pages
 	u.relay, err = relay.New(reads)
 	return u, err
 }

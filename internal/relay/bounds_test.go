@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -71,12 +72,17 @@ func manyLabels(n int) string {
 	return b.String()
 }
 
+// readText reads a page of an engine, whose model is "m" where the page has none.
+func readText(page *pageReader, table *engineTable, text string) (*reading, error) {
+	return page.read(strings.NewReader(text), "", "m", table, false)
+}
+
 // The work on a page is at most a multiple of its size.
 func TestPageWorkIsLinear(t *testing.T) {
 	for _, size := range []int{50_000, 400_000} {
 		for name, text := range hostilePages(size) {
-			page := newPageReader(engineByName(EngineVLLM))
-			_, err := page.read([]byte(text), "", "m", nil)
+			page := newPageReader()
+			_, err := readText(page, engineByName(EngineVLLM), text)
 			if steps := page.scanner.steps; steps > stepsPerByte*len(text) || steps < len(text) {
 				t.Errorf("%s: %d steps for %d bytes (%v)", name, steps, len(text), err)
 			}
@@ -108,7 +114,7 @@ func TestPageBounds(t *testing.T) {
 		{pages["no line feed"], "line 1: the page is cut off in this line"},
 	}
 	for _, tt := range tests {
-		reading, err := newPageReader(engineByName(EngineVLLM)).read([]byte(tt.page), "", "m", nil)
+		reading, err := readText(newPageReader(), engineByName(EngineVLLM), tt.page)
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -124,20 +130,6 @@ func TestPageBounds(t *testing.T) {
 	}
 }
 
-// Reading a page ends with its deadline, also in the middle.
-func TestPageEndsWithItsDeadline(t *testing.T) {
-	gone := errors.New("gone")
-	page := newPageReader(engineByName(EngineVLLM))
-	text := []byte(strings.Repeat("a 1\n", strideBytes))
-	calls := 0
-	if _, err := page.read(text, "", "m", func() error { calls++; return nil }); err != nil || calls != 3 {
-		t.Errorf("%d pauses in a page of four strides: %v", calls, err)
-	}
-	if _, err := page.read(text, "", "m", func() error { return gone }); !errors.Is(err, gone) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func zipped(parts ...string) string {
 	var b bytes.Buffer
 	for _, p := range parts {
@@ -145,6 +137,15 @@ func zipped(parts ...string) string {
 		_, _ = io.WriteString(z, p)
 		_ = z.Close()
 	}
+	return b.String()
+}
+
+// stored is a text in the form of gzip, but as it is.
+func stored(text string) string {
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.NoCompression) // the level is known
+	_, _ = io.WriteString(z, text)
+	_ = z.Close()
 	return b.String()
 }
 
@@ -223,7 +224,7 @@ func TestHostilePages(t *testing.T) {
 		{"endless page, a byte a second", endless("#", time.Second), "timeout", 4},
 		{"no line feed", text(pages["no line feed"]), "parse", 12},
 		{"bomb", gzipped(zipped(strings.Repeat("#\n", maxPage))), "too_large", 12},
-		{"packed and too large", gzipped(strings.Repeat("x", maxPacked+1)), "too_large", 12},
+		{"packed and too large", gzipped(stored(strings.Repeat("#\n", maxPacked/2))), "too_large", 12},
 		{"50,000 empty members", gzipped(strings.Repeat(zipped(""), 50_000) + "x"), "parse", 12},
 		{"headers", header, "too_large", 12},
 		{"another protocol", upgrade, "http_status", 12},
@@ -290,17 +291,58 @@ func TestLargePageIsShownThroughout(t *testing.T) {
 	})
 }
 
-// A request ends with its context while the work on its answer goes on.
-func TestPacerEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	pacer := &pacer{ctx: ctx}
-	if err := pacer.pause(); err != nil {
-		t.Error(err)
-	}
-	cancel()
-	if _, err := unpack([]byte(zipped(strings.Repeat("x", 2*strideBytes))), question{limit: maxPage, pacer: pacer}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+// Reading ends with the context, also in the middle of what is there.
+func TestReadingEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, limit := range map[string]int{"whole": 5, "ended in the middle": 2} {
+			ctx, cancel := context.WithCancel(t.Context())
+			began, pacer := time.Now(), &pacer{ctx: ctx}
+			body := &pacedReader{r: strings.NewReader(strings.Repeat("a 1\n", strideBytes)), pacer: pacer, limit: maxPage}
+			time.AfterFunc(time.Duration(limit)*pauseTime-pauseTime/2, cancel)
+			_, err := newPageReader().read(body, "", "m", nil, false)
+			if took := time.Since(began); took > time.Duration(limit)*pauseTime || errors.Is(err, context.Canceled) != (limit < 5) {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+			cancel()
+		}
+	})
+}
+
+// Relays that share large pages read on in them one at a time, and only there.
+func TestLargePagesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := func(pages *LargePages, size int) {
+			text := strings.Repeat("#"+strings.Repeat(" ", 62)+"\n", size/64)
+			pacer := &pacer{ctx: t.Context(), pages: pages}
+			defer pacer.end()
+			body := &pacedReader{r: strings.NewReader(text), pacer: pacer, limit: maxPage}
+			if _, err := newPageReader().read(body, "", "m", nil, false); err != nil {
+				t.Error(err)
+			}
+		}
+		took := func(relays, size int) time.Duration {
+			began, pages := time.Now(), NewLargePages()
+			var all sync.WaitGroup
+			for range relays {
+				all.Go(func() { read(pages, size) })
+			}
+			all.Wait()
+			if len(pages.turn) != 0 {
+				t.Error("the turn was not given back")
+			}
+			return time.Since(began)
+		}
+		const all, alone = maxPage / strideBytes, largePage / strideBytes // pauses
+		if got := took(1, maxPage); got != all*pauseTime {
+			t.Errorf("one takes %v", got)
+		}
+		if got, want := took(10, maxPage), (alone+10*(all-alone))*pauseTime; got != want {
+			t.Errorf("ten take %v, want %v", got, want)
+		}
+		if got := took(10, largePage); got != alone*pauseTime {
+			t.Errorf("ten that are not large take %v", got)
+		}
+	})
 }
 
 // Numbers that no server can mean are no samples: the series goes, never a part of its sum, and it is counted.
@@ -314,12 +356,12 @@ func TestImplausibleNumbers(t *testing.T) {
 		{"below zero", "vllm:num_requests_waiting -1", map[string]string{"dropped": "1"}},
 		{"-1.7e308", "vllm:num_requests_waiting -1.7e308", map[string]string{"dropped": "1"}},
 		{"a counter that cannot count", "vllm:prompt_tokens_total 9007199254740994", map[string]string{"dropped": "1"}},
-		{"the largest counter", "vllm:prompt_tokens_total 9007199254740992", map[string]string{"prompt_tokens_total{0,asked}": "9.007199254740992e+15"}},
+		{"the largest counter", "vllm:prompt_tokens_total 9007199254740992", map[string]string{"prompt_tokens_total{0,m}": "9.007199254740992e+15"}},
 		{"a ratio above one", "vllm:kv_cache_usage_perc 42", map[string]string{"dropped": "1"}},
-		{"a full cache", "vllm:kv_cache_usage_perc 1", map[string]string{"kv_cache_usage_ratio{0,asked}": "1"}},
+		{"a full cache", "vllm:kv_cache_usage_perc 1", map[string]string{"kv_cache_usage_ratio{0,m}": "1"}},
 		{
 			"one part of a sum", "vllm:prompt_tokens_total{server=\"a\"} NaN\nvllm:prompt_tokens_total{server=\"b\"} 5\nvllm:prompt_tokens_total{engine=\"1\"} 7",
-			map[string]string{"prompt_tokens_total{1,asked}": "7", "dropped": "1"},
+			map[string]string{"prompt_tokens_total{1,m}": "7", "dropped": "1"},
 		},
 		{
 			"a sum of a summary", "vllm:time_to_first_token_seconds_sum NaN\nvllm:time_to_first_token_seconds_count 5",
@@ -334,11 +376,11 @@ func TestImplausibleNumbers(t *testing.T) {
 			"parts that add up to more than can be counted", "vllm:prompt_tokens_total{server=\"a\"} 9e15\nvllm:prompt_tokens_total{server=\"b\"} 9e15", map[string]string{},
 		},
 		{"a start that is none", "process_start_time_seconds -Inf", map[string]string{"dropped": "1"}},
-		{"timestamps mean nothing", "vllm:num_requests_running 1 -9223372036854775808", map[string]string{"requests_running{0,asked}": "1"}},
+		{"timestamps mean nothing", "vllm:num_requests_running 1 -9223372036854775808", map[string]string{"requests_running{0,m}": "1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := newPageReader(engineByName(EngineVLLM)).read([]byte(tt.page+"\n"), "", "asked", nil)
+			got, err := readText(newPageReader(), engineByName(EngineVLLM), tt.page+"\n")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -347,7 +389,7 @@ func TestImplausibleNumbers(t *testing.T) {
 			}
 		})
 	}
-	got, err := newPageReader(engineByName(EngineSGLang)).read([]byte("sglang:page_size NaN\nsglang:max_total_num_tokens 1e308\n"), "", "asked", nil)
+	got, err := readText(newPageReader(), engineByName(EngineSGLang), "sglang:page_size NaN\nsglang:max_total_num_tokens 1e308\n")
 	if err != nil || len(got.info) != 0 || got.dropped != 2 {
 		t.Errorf("infos of numbers that cannot be: %+v %v", got, err)
 	}
@@ -407,8 +449,8 @@ func FuzzPage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, table := range append(engineTables(), &engineTable{}) {
-			page := newPageReader(table)
-			reading, err := page.read(text, "", "m", nil)
+			page := newPageReader()
+			reading, err := readText(page, table, string(text))
 			if steps := page.scanner.steps; steps > stepsPerByte*len(text) {
 				t.Errorf("%s: %d steps for %d bytes", table.engine, steps, len(text))
 			}

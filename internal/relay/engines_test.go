@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strings"
@@ -192,9 +193,9 @@ func TestEnginePages(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			page := newPageReader(engineByName(tt.engine))
+			page := newPageReader()
 			for range 2 { // memory is reused: the second page must say the same
-				got, err := page.read([]byte(tt.page+"\n"), "", "asked", nil)
+				got, err := page.read(strings.NewReader(tt.page+"\n"), "", "asked", engineByName(tt.engine), false)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -254,7 +255,7 @@ func readRecorded(t testing.TB, name string) *reading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reading, err := newPageReader(engineByName(EngineVLLM)).read(body, "text/plain; version=1.0.0; charset=utf-8", "", nil)
+	reading, err := newPageReader().read(bytes.NewReader(body), "text/plain; version=1.0.0; charset=utf-8", "", engineByName(EngineVLLM), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +288,7 @@ func TestEngineMissing(t *testing.T) {
 	}
 	page := func(engine Engine, text string) map[family]bool {
 		table := engineByName(engine)
-		reading, err := newPageReader(table).read([]byte(text), "", "", nil)
+		reading, err := newPageReader().read(strings.NewReader(text), "", "", table, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,10 +382,10 @@ func TestEngineTables(t *testing.T) {
 
 func BenchmarkRelayReading(b *testing.B) {
 	body := recordedPages(b)["metrics-after"]
-	page := newPageReader(engineByName(EngineVLLM))
+	page := newPageReader()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := page.read(body, "text/plain", "", nil); err != nil {
+		if _, err := page.read(bytes.NewReader(body), "text/plain", "", engineByName(EngineVLLM), false); err != nil {
 			b.Fatal(err)
 		}
 	}

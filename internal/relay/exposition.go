@@ -2,8 +2,10 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"unicode/utf8"
 )
@@ -21,9 +23,18 @@ const (
 var errBounds = errors.New("the page is out of bounds")
 
 const (
+	faultLine    = "it is longer than is read"        // maxLine
 	faultLabels  = "it has more labels than are read" // maxLabels
 	faultSamples = "more samples than are read"       // maxSamples
 )
+
+// pageFault is what is wrong with a page.
+type pageFault struct {
+	line int
+	text string
+}
+
+func (f *pageFault) Error() string { return fmt.Sprintf("line %d: %s", f.line, f.text) }
 
 // label is one label of a sample. Its parts are valid only while the sample is visited.
 type label struct{ name, value []byte }
@@ -40,12 +51,15 @@ type label struct{ name, value []byte }
 type scanner struct {
 	want map[string]int // sample name to the number that visit is given
 
-	// pause, where set, is called after every strideBytes bytes, or the line in which they end. Its error ends the scan.
-	pause func() error
+	// detect, unless nil, is told the name of each sample before it is looked up, until it reports that it knows enough.
+	detect func(name []byte) (enough bool)
 	// steps counts the work: a byte read, a label compared with another, a series looked at is a step each. Tests
 	// hold it against the size of the page.
 	steps int
 
+	lines     lineReader
+	number    int     // of the line being read
+	only      error   // the first thing that only OpenMetrics has, where the page was not announced as such
 	labels    []label // of the line being read; reused
 	unescaped []byte  // label values that held an escape; reused
 }
@@ -53,87 +67,124 @@ type scanner struct {
 // visitFunc is told of a wanted sample. It must not keep labels or anything they point to.
 type visitFunc func(want int, labels []label, value float64)
 
-// scan reads a whole page. An error names the first bad line; what was visited before it must be thrown away.
-// openMetrics is what the content type says; a page that ends in "# EOF" is OpenMetrics whatever that says.
-func (s *scanner) scan(page []byte, openMetrics bool, visit visitFunc) error {
-	s.steps = len(page)
-	if cap(s.unescaped) > strideBytes {
+// scan reads a whole page. An error names the first bad line, or is that of the reader; what was visited before it
+// must be thrown away. openMetrics is what the content type says; a page that ends in "# EOF" is OpenMetrics whatever
+// that says.
+func (s *scanner) scan(page io.Reader, openMetrics bool, visit visitFunc) error {
+	s.lines.reset(page)
+	defer func() { s.steps += s.lines.release() }()
+	if cap(s.unescaped) > lineBuffer {
 		s.unescaped = nil
 	}
-	page = bytes.TrimPrefix(page, []byte("\xEF\xBB\xBF"))
-	if i := bytes.IndexByte(page, 0); i >= 0 {
-		return lineError(1+bytes.Count(page[:i], []byte("\n")), "it holds a NUL byte")
-	}
-	if endsInEOF(page) {
-		openMetrics = true
-	}
+	s.steps, s.number, s.only = 0, 0, nil
+	var after error // the first line that follows a "# EOF"
 	ended := false
-	number, samples, stride := 0, 0, 0
-	for len(page) > 0 {
-		number++
-		if stride >= strideBytes && s.pause != nil {
-			stride = 0
-			if err := s.pause(); err != nil {
-				return err
+	for samples := 0; ; {
+		line, terminated, err := s.lines.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if s.number++; err != nil {
+			return s.readFault(err)
+		}
+		if line = s.trim(line); ended {
+			after = cmp.Or(after, s.fault("there is text after # EOF"))
+			if ended = false; openMetrics {
+				return after
 			}
 		}
-		line, rest, terminated := bytes.Cut(page, []byte("\n"))
-		page, stride = rest, stride+len(line)+1
-		line = bytes.Trim(bytes.TrimSuffix(line, []byte("\r")), " \t")
 		switch {
-		case ended:
-			return lineError(number, "there is text after # EOF")
-		case openMetrics && string(line) == "# EOF":
+		case string(line) == "# EOF":
 			ended = true
 			continue // the one line that may lack a line feed
+		case bytes.IndexByte(line, 0) >= 0:
+			return s.fault("it holds a NUL byte")
 		case !terminated:
-			return lineError(number, "the page is cut off in this line")
+			return s.fault("the page is cut off in this line")
 		case len(line) == 0 || line[0] == '#':
 			continue
 		}
 		if samples++; samples > maxSamples {
-			return lineError(number, faultSamples)
+			return s.fault(faultSamples)
 		}
 		if fault := s.sample(line, openMetrics, visit); fault != "" {
-			return lineError(number, fault)
+			return s.fault(fault)
 		}
 	}
-	if openMetrics && !ended {
-		return lineError(number, "the page is cut off: OpenMetrics without # EOF")
+	switch {
+	case ended:
+		return after
+	case openMetrics:
+		return s.fault("the page is cut off: OpenMetrics without # EOF")
 	}
-	return nil
+	return s.only
 }
 
-func lineError(line int, fault string) error {
-	if fault == faultLabels || fault == faultSamples {
-		return fmt.Errorf("%w: line %d: %s", errBounds, line, fault)
+// trim takes off what surrounds a line and means nothing.
+func (s *scanner) trim(line []byte) []byte {
+	if s.number == 1 {
+		line = bytes.TrimPrefix(line, []byte("\xEF\xBB\xBF"))
 	}
-	return fmt.Errorf("line %d: %s", line, fault)
+	return bytes.Trim(bytes.TrimSuffix(line, []byte("\r")), " \t")
 }
 
-// endsInEOF reports whether the last line of a page is "# EOF".
-func endsInEOF(page []byte) bool {
-	page = bytes.TrimRight(page, "\r\n")
-	last := page[bytes.LastIndexByte(page, '\n')+1:]
-	return string(last) == "# EOF"
+// fault is an error about the line being read.
+func (s *scanner) fault(text string) error {
+	fault := &pageFault{s.number, text}
+	if text == faultLine || text == faultLabels || text == faultSamples {
+		return fmt.Errorf("%w: %w", errBounds, fault)
+	}
+	return fault
+}
+
+// readFault is the error for a line that could not be read.
+func (s *scanner) readFault(err error) error {
+	if errors.Is(err, errLine) {
+		return s.fault(faultLine)
+	}
+	return err
+}
+
+// note keeps in mind the first thing that only OpenMetrics has. Whether it is a fault, the end of the page tells.
+func (s *scanner) note(format string, quoted []byte) {
+	if s.only == nil {
+		s.only = s.fault(fmt.Sprintf(format, excerpt(quoted)))
+	}
+}
+
+// lookUp tells whether a sample is wanted.
+func (s *scanner) lookUp(name []byte) (want int, wanted bool) {
+	if s.detect != nil && s.detect(name) {
+		s.detect = nil
+	}
+	want, wanted = s.want[string(name)]
+	return want, wanted
 }
 
 // sample reads one line: name, labels, value, timestamp, exemplar. It returns what is wrong with it.
 func (s *scanner) sample(line []byte, openMetrics bool, visit visitFunc) (fault string) {
 	s.labels, s.unescaped = s.labels[:0], s.unescaped[:0]
 	name, rest := cutName(line, true)
-	if len(name) == 0 && line[0] != '{' {
+	bare := len(name) > 0
+	if !bare && line[0] != '{' {
 		return "it begins with no metric name"
 	}
-	want, wanted := s.want[string(name)]
+	var want int
+	var wanted bool
+	if bare {
+		want, wanted = s.lookUp(name)
+	}
 	blank := len(rest) > 0 && isBlank(rest[0])
 	rest = trimBlanks(rest)
 	if len(rest) > 0 && rest[0] == '{' {
-		if rest, fault = s.labelSet(rest[1:], &name, wanted || len(name) == 0); fault != "" {
+		if rest, fault = s.labelSet(rest[1:], &name, wanted || !bare); fault != "" {
 			return fault
 		}
-		if want, wanted = s.want[string(name)]; len(name) == 0 {
+		if len(name) == 0 {
 			return "it has labels but no metric name"
+		}
+		if !bare {
+			want, wanted = s.lookUp(name)
 		}
 	} else if !blank {
 		return "the metric name holds a character that is not allowed, or has no value"
@@ -266,17 +317,26 @@ func (s *scanner) tail(rest []byte, openMetrics bool) (fault string) {
 		return ""
 	}
 	if rest[0] != '#' {
+		const noStamp = "%q after the value is no timestamp"
 		var stamp []byte
 		stamp, rest = cutToken(rest)
-		if !isTimestamp(stamp, openMetrics) {
-			return fmt.Sprintf("%q after the value is no timestamp", excerpt(stamp))
+		switch {
+		case isTimestamp(stamp, openMetrics):
+		case !openMetrics && isTimestamp(stamp, true):
+			s.note(noStamp, stamp)
+		default:
+			return fmt.Sprintf(noStamp, excerpt(stamp))
 		}
 		if rest = trimBlanks(rest); len(rest) == 0 {
 			return ""
 		}
 	}
-	if !openMetrics || rest[0] != '#' {
-		return fmt.Sprintf("there is %q after the value", excerpt(rest))
+	const more = "there is %q after the value"
+	switch {
+	case rest[0] != '#':
+		return fmt.Sprintf(more, excerpt(rest))
+	case !openMetrics:
+		s.note(more, rest)
 	}
 	return s.exemplar(trimBlanks(rest[1:]))
 }

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -13,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/llm-prober/llm_prober/internal/httpclient"
 )
@@ -26,7 +24,7 @@ const (
 	maxHeaders = 256 << 10 // net/http alone would take 10 MB
 	maxDrain   = 16 << 10  // of a body that nobody wants
 	maxHops    = 5
-	keepBuffer = 1 << 20 // a buffer above this is not kept between samples
+	largePage  = 1 << 20 // relays that share [LargePages] read on in one at a time
 )
 
 // scrapeError is a failed scrape: its reason and its cause.
@@ -50,39 +48,39 @@ func fail(reason, format string, args ...any) *scrapeError {
 	return &scrapeError{reason, fmt.Errorf(format, args...)}
 }
 
-// answer is a whole answer of the server.
-type answer struct {
-	body        []byte
-	contentType string
-}
-
 // question is a request for a page of at most limit bytes.
 type question struct {
 	url    *url.URL
 	accept string
 	limit  int
-	buf    []byte // taken for the body if it is large enough
 	pacer  *pacer
 }
 
-// get fetches a page. Its error is a *scrapeError.
-func (c *client) get(ctx context.Context, ask question) (answer, error) {
+// get asks for a page and has it read from its body. Its error is a *scrapeError: one that read returns stays as it
+// is, and any other error of read is taken for one of the body.
+func (c *client) get(ctx context.Context, ask question, read func(body io.Reader, contentType string) error) error {
 	resp, err := c.open(ctx, ask.url, ask.accept)
 	if err != nil {
-		return answer{}, err
+		return err
 	}
 	defer resp.Body.Close()
 	// net/http ends the reading of most bodies with the context, but not of all.
 	defer context.AfterFunc(ctx, func() { _ = resp.Body.Close() })()
 	if err := checkStatus(resp); err != nil {
 		drain(resp)
-		return answer{}, err
+		return err
 	}
-	body, err := readBody(resp, ask)
-	if err != nil {
-		return answer{}, bodyFailure(ctx, err)
+	ask.pacer.begin()
+	defer ask.pacer.end()
+	body, err := bodyOf(resp, ask)
+	if err == nil {
+		err = read(body, resp.Header.Get("Content-Type"))
 	}
-	return answer{body, resp.Header.Get("Content-Type")}, nil
+	var known *scrapeError
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return bodyFailure(ctx, err)
 }
 
 // open sends a request and returns the answer, whose body is not read yet. Its error is a *scrapeError.
@@ -123,7 +121,9 @@ func drain(resp *http.Response) {
 
 var errTooLarge = errors.New("the answer is too large")
 
-func readBody(resp *http.Response, ask question) ([]byte, error) {
+// bodyOf is the body of an answer, unpacked, at a measured pace and within the bounds: a small answer can be made to
+// take long, whether it grows or not.
+func bodyOf(resp *http.Response, ask question) (io.Reader, error) {
 	encoding := resp.Header.Get("Content-Encoding")
 	limit := ask.limit
 	if encoding == "gzip" {
@@ -132,132 +132,52 @@ func readBody(resp *http.Response, ask question) ([]byte, error) {
 	if resp.ContentLength > int64(limit) {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", errTooLarge, resp.ContentLength, limit)
 	}
-	body := &steadyReader{r: resp.Body}
+	body := &pacedReader{r: resp.Body, pacer: ask.pacer, limit: limit, waits: true}
 	switch encoding {
 	case "", "identity":
-		return readAll(body, ask.buf, limit)
+		return body, nil
 	case "gzip":
-		packed, err := readAll(body, nil, limit)
+		unzipped, err := gzip.NewReader(body)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("unpacking: %w", err)
 		}
-		return unpack(packed, ask)
+		return &pacedReader{r: unzipped, pacer: ask.pacer, limit: ask.limit}, nil
 	}
 	return nil, fmt.Errorf("content encoding %.40q was not asked for", encoding)
 }
 
-// unpack unpacks at a measured pace: a small answer can be made to take long, whether it grows or not.
-func unpack(packed []byte, ask question) ([]byte, error) {
-	ask.pacer.begin()
-	defer ask.pacer.end()
-	unzipped, err := gzip.NewReader(&pacedReader{r: bytes.NewReader(packed), pacer: ask.pacer})
-	if err != nil {
-		return nil, fmt.Errorf("unpacking: %w", err)
-	}
-	body, err := readAll(&pacedReader{r: unzipped, pacer: ask.pacer}, ask.buf, ask.limit)
-	if err != nil {
-		return nil, fmt.Errorf("unpacking: %w", err)
-	}
-	return body, nil
-}
-
-// readAll reads at most limit bytes into b, which grows as they come.
-func readAll(r io.Reader, b []byte, limit int) ([]byte, error) {
-	b = b[:0]
-	for {
-		if len(b) > limit {
-			return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
-		}
-		if len(b) == cap(b) {
-			b = append(make([]byte, 0, min(max(cap(b)+cap(b)/2, 64<<10), limit+1)), b...)
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if errors.Is(err, io.EOF) && len(b) <= limit {
-			return b, nil
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
-		}
-	}
-}
-
-// steadyReader pauses after every strideBytes bytes, so that who sends without end does not keep the readers of probes from
-// the processor.
-type steadyReader struct {
-	r io.Reader
-	n int
-}
-
-func (s *steadyReader) Read(b []byte) (int, error) {
-	if s.n >= strideBytes {
-		time.Sleep(pauseTime)
-		s.n = 0
-	}
-	n, err := s.r.Read(b[:min(len(b), strideBytes)])
-	s.n += n
-	return n, err
-}
-
-// pacedReader calls its pacer after every strideBytes bytes.
+// pacedReader reads at most limit bytes, and calls its pacer after every strideBytes.
 type pacedReader struct {
 	r     io.Reader
 	pacer *pacer
-	n     int
+	limit int
+	waits bool // for the server, which is no work
+
+	n, stride int // bytes: all, since the last pause
 }
 
-func (p *pacedReader) Read(b []byte) (int, error) {
-	if p.n >= strideBytes {
-		p.n = 0
-		if err := p.pacer.pause(); err != nil {
+// Read implements [io.Reader].
+func (p *pacedReader) Read(b []byte) (n int, err error) {
+	if p.stride >= strideBytes {
+		p.stride = 0
+		if err := p.pacer.pause(p.n); err != nil {
 			return 0, err
 		}
 	}
-	n, err := p.r.Read(b[:min(len(b), strideBytes)])
-	p.n += n
-	p.pacer.count(n)
+	b = b[:min(len(b), strideBytes)]
+	if p.waits {
+		p.pacer.end()
+		n, err = p.r.Read(b)
+		p.pacer.begin()
+	} else {
+		n, err = p.r.Read(b)
+		p.pacer.unpacked += int64(n)
+	}
+	p.n, p.stride = p.n+n, p.stride+n
+	if p.n > p.limit {
+		return 0, fmt.Errorf("%w: more than %d bytes", errTooLarge, p.limit)
+	}
 	return n, err
-}
-
-// pauseTime is how long the work on a page rests after every strideBytes bytes, which take some 0.3 ms: there the
-// runtime looks for what has come on other connections, so that a large page does not hold up the probes' readers.
-const pauseTime = time.Millisecond
-
-// pacer measures the work on one answer and breaks it up. The nil pacer does neither.
-type pacer struct {
-	ctx   context.Context
-	bytes int64 // that were packed or unpacked
-	spent time.Duration
-	since time.Time
-}
-
-func (p *pacer) begin() {
-	if p != nil {
-		p.since = time.Now()
-	}
-}
-
-func (p *pacer) end() {
-	if p != nil {
-		p.spent += time.Since(p.since)
-	}
-}
-
-func (p *pacer) count(n int) {
-	if p != nil {
-		p.bytes += int64(n)
-	}
-}
-
-// pause rests for a moment. Its error is the context's.
-func (p *pacer) pause() error {
-	if p == nil {
-		return nil
-	}
-	p.end()
-	time.Sleep(pauseTime)
-	p.begin()
-	return p.ctx.Err()
 }
 
 // transportFailure tells why no answer came.
@@ -318,14 +238,17 @@ func bodyFailure(ctx context.Context, err error) *scrapeError {
 
 // getJSON fetches a JSON object into v.
 func (c *client) getJSON(ctx context.Context, u *url.URL, v any) error {
-	answer, err := c.get(ctx, question{url: u, accept: "application/json", limit: maxJSON})
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(answer.body, v); err != nil {
-		return fail(reasonParse, "reading %s: %w", u.Path, err)
-	}
-	return nil
+	ask := question{url: u, accept: "application/json", limit: maxJSON, pacer: &pacer{ctx: ctx}}
+	return c.get(ctx, ask, func(body io.Reader, _ string) error {
+		text, err := io.ReadAll(body)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, v); err != nil {
+			return fail(reasonParse, "reading %s: %w", u.Path, err)
+		}
+		return nil
+	})
 }
 
 // logURL is a URL as it may be logged: without user information and query.

@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"hash/maphash"
+	"io"
 	"math"
 	"math/bits"
 	"mime"
@@ -176,10 +177,12 @@ const (
 
 // pageReader turns pages of one engine into readings. It reuses its memory and is not safe for concurrent use.
 type pageReader struct {
-	table   *engineTable
-	uses    [][]use
-	scanner scanner
-	seed    maphash.Seed
+	table    *engineTable // its engine is empty if it is not known
+	tables   []*engineTable
+	detected bool // the page that is being read has told its engine
+	uses     [][]use
+	scanner  scanner
+	seed     maphash.Seed
 
 	seen    map[uint64]struct{} // identities of the wanted samples of the page that is being read
 	texts   map[string]string
@@ -199,8 +202,21 @@ type gathered struct {
 	spoiled            bool // a sample of it was left out
 }
 
-func newPageReader(table *engineTable) *pageReader {
-	p := &pageReader{table: table, seed: maphash.MakeSeed(), texts: map[string]string{}, shown: labelText, scanner: scanner{want: map[string]int{}}}
+func newPageReader() *pageReader {
+	p := &pageReader{seed: maphash.MakeSeed(), texts: map[string]string{}, shown: labelText, tables: engineTables()}
+	p.readBy(nil)
+	return p
+}
+
+// readBy makes the reader one of pages of an engine; nil: of none that is known.
+func (p *pageReader) readBy(table *engineTable) {
+	if table == nil {
+		table = &engineTable{}
+	}
+	if p.table != nil && p.table.engine == table.engine {
+		return
+	}
+	p.table, p.uses, p.scanner.want, p.aliases = table, nil, map[string]int{}, [families][]gather{}
 	p.use(processStart, use{kind: useStart})
 	for _, source := range table.sources {
 		p.aliases[source.family] = make([]gather, len(source.names))
@@ -214,7 +230,26 @@ func newPageReader(table *engineTable) *pageReader {
 	for _, info := range table.info {
 		p.use(info.name, use{kind: useInfo, info: info})
 	}
-	return p
+}
+
+// known is the table by which pages are read; nil if it is none that is known.
+func (p *pageReader) known() *engineTable {
+	if p.table.engine == "" {
+		return nil
+	}
+	return p.table
+}
+
+// detect finds the engine of a page by the prefix of a sample, and reports whether it did.
+func (p *pageReader) detect(name []byte) (found bool) {
+	for _, t := range p.tables {
+		if bytes.HasPrefix(name, []byte(t.prefix)) {
+			p.readBy(t)
+			p.detected = true
+			return true
+		}
+	}
+	return false
 }
 
 func (p *pageReader) useSource(name string, u use) {
@@ -237,10 +272,15 @@ func (p *pageReader) use(name string, u use) {
 	p.uses[i] = append(p.uses[i], u)
 }
 
-// read makes a reading of a page. model becomes the label model_name where the page has none. pause, unless nil, is
-// called after every strideBytes bytes; its error ends the reading.
-func (p *pageReader) read(page []byte, contentType, model string, pause func() error) (*reading, error) {
-	p.current, p.model, p.scanner.pause = &reading{start: math.NaN()}, model, pause
+// read makes a reading of a page of an engine, which is nil if it is not known. Where the page tells its engine, that
+// counts, if it is told to. model becomes the label model_name where the page has none.
+func (p *pageReader) read(page io.Reader, contentType, model string, table *engineTable, byPage bool) (*reading, error) {
+	p.current, p.model, p.detected, p.scanner.detect = &reading{start: math.NaN()}, model, false, nil
+	if byPage {
+		p.scanner.detect = p.detect // the engine of the page before until then
+	} else {
+		p.readBy(table)
+	}
 	if len(p.seen) > keepSeen {
 		p.seen = nil
 	}
@@ -253,7 +293,11 @@ func (p *pageReader) read(page []byte, contentType, model string, pause func() e
 			aliases[i].series = aliases[i].series[:0]
 		}
 	}
-	if err := p.scanner.scan(page, isOpenMetrics(contentType), p.visit); err != nil {
+	err := p.scanner.scan(page, isOpenMetrics(contentType), p.visit)
+	if byPage && !p.detected {
+		p.readBy(table)
+	}
+	if err != nil {
 		return nil, err
 	}
 	for f := range families {
@@ -494,22 +538,6 @@ func labelValue(labels []label, name string) []byte {
 	for _, l := range labels {
 		if string(l.name) == name {
 			return l.value
-		}
-	}
-	return nil
-}
-
-// tableOfPage finds the engine that a page is of by the prefix of its first sample that has one; nil if none has.
-func tableOfPage(page []byte) *engineTable {
-	tables := engineTables()
-	page = bytes.TrimPrefix(page, []byte("\xEF\xBB\xBF"))
-	for line := range bytes.Lines(page) {
-		line = bytes.TrimLeft(line, " \t")
-		line = bytes.TrimPrefix(line, []byte(`{"`)) // text 1.0.0 may write a name so
-		for _, t := range tables {
-			if bytes.HasPrefix(line, []byte(t.prefix)) {
-				return t
-			}
 		}
 	}
 	return nil

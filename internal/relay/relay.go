@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math"
 	"mime"
 	"net"
@@ -69,6 +70,9 @@ type Config struct {
 	// Dial connects; nil: the system's way. Tests use connections in memory.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
+	// LargePages is shared with the other relays of the process; nil: with none.
+	LargePages *LargePages
+
 	// OnRestart is called once for each restart of the server, from the sampling goroutine; it must not block.
 	OnRestart func()
 	// OnSample is told of every sample, of a failed one too, from the sampling goroutine; it must not block.
@@ -103,7 +107,6 @@ type Relay struct {
 	identity identity
 	off      error // why the page is not touched: an errUnknownEngine
 	page     *pageReader
-	body     []byte
 	pacer    pacer     // of the page of this sample
 	resting  time.Time // no page is asked for before
 	useless  int       // large pages that failed, in a row
@@ -275,7 +278,7 @@ func (r *Relay) sampleOrRest(ctx context.Context) {
 	}
 	r.sample(ctx)
 	rest := r.rest()
-	if st := r.state.Load(); st != nil && !st.up && r.read() > keepBuffer {
+	if st := r.state.Load(); st != nil && !st.up && r.read() > largePage {
 		r.useless++
 		rest = min(rest<<min(r.useless, maxDoublings), max(rest, longestRest))
 	} else {
@@ -288,7 +291,7 @@ func (r *Relay) sampleOrRest(ctx context.Context) {
 }
 
 // rest is what the sample that is under way, or the last, asks for.
-func (r *Relay) rest() time.Duration { return restAfter(r.pacer.spent, r.pacer.bytes+r.read()) }
+func (r *Relay) rest() time.Duration { return restAfter(r.pacer.spent, r.pacer.unpacked+r.read()) }
 
 // read is how many bytes came for it.
 func (r *Relay) read() int64 { return r.client.came.Load() - r.cameBefore }
@@ -385,44 +388,41 @@ func (r *Relay) recognised(table *engineTable) {
 }
 
 // scrape fetches the page and reads it.
-func (r *Relay) scrape(ctx context.Context) (*reading, error) {
+func (r *Relay) scrape(ctx context.Context) (rd *reading, err error) {
 	if r.off != nil {
 		return nil, r.off
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
-	r.pacer.ctx = ctx
-	pacer := &r.pacer
-	ask := question{url: r.metricsURL, accept: "text/plain;version=0.0.4", limit: maxPage, buf: r.body, pacer: pacer}
-	answer, err := r.client.get(ctx, ask)
-	if err != nil {
-		return nil, err
-	}
-	if r.body = answer.body; cap(r.body) > keepBuffer {
-		r.body = nil
-	}
-	r.checkContentType(answer.contentType)
-	pacer.begin()
-	defer pacer.end()
-	rd, err := r.readPage(answer, pacer)
-	if err != nil && ctx.Err() != nil {
-		return nil, fail(reasonTimeout, "reading the page: %w", ctx.Err())
-	}
+	r.pacer.ctx, r.pacer.pages = ctx, r.cfg.LargePages
+	ask := question{url: r.metricsURL, accept: "text/plain;version=0.0.4", limit: maxPage, pacer: &r.pacer}
+	err = r.client.get(ctx, ask, func(body io.Reader, contentType string) error {
+		r.checkContentType(contentType)
+		rd, err = r.readPage(body, contentType)
+		return err
+	})
 	return rd, err
 }
 
-func (r *Relay) readPage(answer answer, pacer *pacer) (*reading, error) {
-	table := r.tableFor(answer.body)
-	if r.page == nil || r.page.table.engine != table.engine {
-		r.page = newPageReader(table)
+func (r *Relay) readPage(body io.Reader, contentType string) (*reading, error) {
+	if r.page == nil {
+		r.page = newPageReader()
 		r.page.shown = func(s string) string { return labelText(r.secrets.Hide(s)) }
 	}
-	rd, err := r.page.read(answer.body, answer.contentType, r.model(), pacer.pause)
+	byPage := r.cfg.Engine == EngineAuto && r.cfg.MetricsURL != nil // a page that was named by hand tells its engine itself
+	rd, err := r.page.read(body, contentType, r.model(), r.identity.table, byPage)
+	var fault *pageFault
+	isFault := errors.As(err, &fault)
+	if err == nil || isFault {
+		r.noteEngine(byPage)
+	}
 	switch {
 	case errors.Is(err, errBounds):
 		return nil, &scrapeError{reasonTooLarge, err}
+	case isFault:
+		return nil, fail(reasonParse, "reading the page (content type %q): %w", mediaTypeOf(contentType), err)
 	case err != nil:
-		return nil, fail(reasonParse, "reading the page (content type %q): %w", mediaTypeOf(answer.contentType), err)
+		return nil, err
 	}
 	if rd.start > unixSeconds(time.Now().Add(maxAhead)) {
 		rd.start = math.NaN()
@@ -430,6 +430,17 @@ func (r *Relay) readPage(answer answer, pacer *pacer) (*reading, error) {
 	}
 	r.noteDropped(rd)
 	return rd, nil
+}
+
+// noteEngine says by which engine's table a page was read.
+func (r *Relay) noteEngine(byPage bool) {
+	table := r.page.known()
+	if byPage {
+		r.recognised(table)
+	}
+	if table == nil {
+		r.log.note("engine", "the metrics page is of no known engine: set engine")
+	}
 }
 
 // maxAhead is how far a server's clock may be ahead of ours before its start time is not believed.
@@ -449,20 +460,6 @@ func (r *Relay) noteDropped(rd *reading) {
 		}
 	}
 	r.log.note("dropped", "not all of the server's metrics can be relayed", "left_out", strings.Join(causes, ", "))
-}
-
-// tableFor is the table to read a page by. A page that was named by hand tells its engine itself.
-func (r *Relay) tableFor(page []byte) *engineTable {
-	table := r.identity.table
-	if r.cfg.Engine == EngineAuto && r.cfg.MetricsURL != nil {
-		table = cmp.Or(tableOfPage(page), table)
-		r.recognised(table)
-	}
-	if table == nil {
-		r.log.note("engine", "the metrics page is of no known engine: set engine")
-		return &engineTable{}
-	}
-	return table
 }
 
 func (r *Relay) model() string { return cmp.Or(r.cfg.Model, r.identity.model) }

@@ -213,10 +213,11 @@ func TestTableOfPage(t *testing.T) {
 		"# vllm:a 1\nvllm_a 1\n":                  "",
 		"":                                        "",
 	} {
-		var got Engine
-		if table := tableOfPage([]byte(page)); table != nil {
-			got = table.engine
+		reader := newPageReader()
+		if _, err := reader.read(strings.NewReader(page), "", "m", nil, true); err != nil {
+			t.Errorf("%q: %v", page, err)
 		}
+		got := reader.table.engine
 		if got != want {
 			t.Errorf("%q: %q, want %q", page, got, want)
 		}

@@ -124,7 +124,8 @@ func TestHostileServersOnSockets(t *testing.T) {
 		return f <= files+10 && g <= goroutines+10
 	})
 	reload(hostileConfig(healthy, targets...))
-	p.until("probes are in flight again", func() bool { return p.scrape()[probes("in_flight", "hostile-3")] > 0 })
+	held := fmt.Sprintf("hostile-%d", slices.IndexFunc(servers, func(s hostile.Server) bool { return s.Name == "request read, no answer" }))
+	p.until("probes are in flight again", func() bool { return p.scrape()[probes("in_flight", held)] > 0 })
 	if peak := p.peak(); peak > 400<<10 {
 		t.Errorf("it took %d kB of memory", peak)
 	}

@@ -33,7 +33,19 @@ func machine(options) (string, error) {
 		runtime.NumCPU(), cpu, unix.ByteSliceToString(name.Release[:]), runtime.Version(), strings.Fields(string(load))[0]), nil
 }
 
-// profileOf is where a client's CPU profile goes: the directory in BENCH_PROFILES, if that is set.
+// storeProfile stores a profile that a daemon shows in a file, unless its name is empty.
+func storeProfile(url, file string) error {
+	if file == "" {
+		return nil
+	}
+	shown, err := scrape(url, "*/*")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, shown.body, 0o644)
+}
+
+// profileOf is where a client's profile goes: the directory in BENCH_PROFILES, if that is set.
 func profileOf(client string) string {
 	dir := os.Getenv("BENCH_PROFILES")
 	if dir == "" {

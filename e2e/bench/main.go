@@ -43,7 +43,8 @@ type options struct {
 	minute  time.Duration // how long the daemon is watched with many targets
 	targets []int
 	hostile time.Duration // how long the daemon is watched beside hostile targets
-	kinds   string        // of hostile: those whose name contains it
+	beside  string        // of hostile: which runs
+	kinds   string        // of hostile: those whose name or kind contains it
 }
 
 // section is one part of the report.
@@ -72,8 +73,9 @@ func run() error {
 	flag.IntVar(&o.runs, "runs", 5, "runs of everything but scale and hostile; their medians are reported")
 	flag.StringVar(&o.cases, "throttle.case", "", "run only the cases of throttle whose name contains this")
 	flag.DurationVar(&o.minute, "scale.duration", time.Minute, "how long the daemon is watched with many targets")
-	flag.DurationVar(&o.hostile, "hostile.duration", 5*time.Minute, "how long the daemon is watched beside hostile targets, and without them")
-	flag.StringVar(&o.kinds, "hostile.kind", "", "run only the hostile targets whose name contains this")
+	flag.DurationVar(&o.hostile, "hostile.duration", 5*time.Minute, "how long the daemon is watched in each run of hostile")
+	flag.StringVar(&o.beside, "hostile.beside", "none,each,all", "comma-separated runs of hostile: beside no hostile target, one of each kind, all")
+	flag.StringVar(&o.kinds, "hostile.kind", "", "run only the hostile targets whose name or kind contains this")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))

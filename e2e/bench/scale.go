@@ -91,7 +91,7 @@ func scaleRun(dir, binary, page string, targets int, duration time.Duration) ([]
 		return nil, err
 	}
 	defer server.Kill()
-	w, err := watch(dir, binary, scaleConfig(server.Said, targets), duration)
+	w, err := watch(dir, binary, scaleConfig(server.Said, targets), duration, func(int) error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,9 @@ type watched struct {
 	stopped        time.Duration // from SIGTERM to the end
 }
 
-// watch runs a daemon for a while, from when each target has been probed once.
-func watch(dir, binary string, yaml []byte, duration time.Duration) (w watched, err error) {
+// watch runs a daemon for a while, from when each target has been probed once. It calls at with 0 at the beginning of
+// the time that is watched, and with 1 at its end.
+func watch(dir, binary string, yaml []byte, duration time.Duration, at func(moment int) error) (w watched, err error) {
 	config := filepath.Join(dir, "config.yml")
 	if err := os.WriteFile(config, yaml, 0o644); err != nil {
 		return w, err
@@ -129,7 +130,7 @@ func watch(dir, binary string, yaml []byte, duration time.Duration) (w watched, 
 	if err != nil {
 		return w, err
 	}
-	d := exec.Command(binary, "--config.file="+config, "--web.listen-address="+address, "--log.level=error")
+	d := exec.Command(binary, "--config.file="+config, "--web.listen-address="+address, "--log.level=error", "--web.enable-pprof")
 	d.Stderr = os.Stderr
 	if err := child.StartOn(d, child.ClientCPU); err != nil {
 		return w, err
@@ -149,8 +150,17 @@ func watch(dir, binary string, yaml []byte, duration time.Duration) (w watched, 
 	if w.first, err = scrape(url, acceptText); err != nil {
 		return w, err
 	}
+	if err = at(0); err != nil {
+		return w, err
+	}
 	time.Sleep(duration)
 	if w.after, err = readProcess(d.Process.Pid); err != nil {
+		return w, err
+	}
+	if err = at(1); err != nil {
+		return w, err
+	}
+	if err = storeProfile("http://"+address+"/debug/pprof/heap", profileOf("daemon-heap")); err != nil {
 		return w, err
 	}
 	for range scaleScrapes {

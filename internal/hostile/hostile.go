@@ -66,6 +66,8 @@ const (
 // server without a tokenizer does.
 type Server struct {
 	Name string
+	// Kind is what the server stands for: what is found out from one of a kind holds for the others.
+	Kind string
 	// Connect is written on every connection as soon as it is there, whatever the client sends.
 	Connect Script
 	// What it answers, by the path that was asked for.

@@ -86,7 +86,7 @@ func TestPageWorkIsLinear(t *testing.T) {
 			if steps := page.scanner.steps; steps > stepsPerByte*len(text) || steps < len(text) {
 				t.Errorf("%s: %d steps for %d bytes (%v)", name, steps, len(text), err)
 			}
-			if kept := len(page.texts) + len(page.aliases[familyRunning][0].series); kept > 6*maxSeries {
+			if kept := len(page.texts) + len(page.sums[familyRunning][0]); kept > 6*maxSeries {
 				t.Errorf("%s: %d series and texts are kept", name, kept)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/llm-prober/llm_prober/internal/cputest"
 	"github.com/llm-prober/llm_prober/internal/recording"
 )
 
@@ -285,7 +286,7 @@ func TestExpositionAllocatesNothing(t *testing.T) {
 }
 
 // FuzzExposition holds the scanner against expfmt: where both accept a page, the wanted values agree; and what
-// the scanner accepts expfmt accepts too, but for the lenience that the scanner documents.
+// the scanner accepts expfmt accepts too, but for the lenience that the scanner documents. The work is bounded.
 func FuzzExposition(f *testing.F) {
 	for _, page := range []string{
 		"a 1\n", "a{x=\"1\",y=\"\\\\\\n\\\"\"} 2 3\n", "{\"a\",\"x.y\"=\"1\"} NaN\nb +Inf\n", "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_sum 1\na_count 1\n",
@@ -293,8 +294,13 @@ func FuzzExposition(f *testing.F) {
 	} {
 		f.Add([]byte(page))
 	}
+	for _, page := range hostilePages(2000) {
+		f.Add([]byte(page))
+	}
 	f.Fuzz(func(t *testing.T, page []byte) {
-		got, err := scanAll(page, false, "a", "b")
+		var got samples
+		var err error
+		cputest.Linear(t, len(page), func() { got, err = scanAll(page, false, "a", "b") })
 		if err != nil || bytes.HasSuffix(bytes.TrimRight(page, "\r\n"), []byte("# EOF")) {
 			return // expfmt knows no OpenMetrics
 		}

@@ -10,16 +10,16 @@ import (
 // Bounds on a line, in bytes.
 const (
 	lineBuffer = 16 << 10 // a line up to it is read in place; the longest of vLLM has 1.5 kB
-	maxLine    = 1 << 20  // without what is left out of quoted strings and comments
-	maxQuoted  = 2*maxLabelValue + 2
+	maxLine    = 1 << 20  // of what is kept of a longer one
+	maxQuoted  = maxLabelValue + 1
 )
 
 // errLine: a line exceeds maxLine.
 var errLine = errors.New("the line is longer than is read")
 
 // lineReader reads lines one by one, so that a page is never held as a whole. Of a line longer than lineBuffer it
-// leaves out what no label can show: quoted strings end after maxQuoted bytes, which even if all of them are escapes
-// is more than a label value may have, and comments are empty.
+// leaves out what cannot be relayed: a quoted string is cut one byte after the longest label value that is, and a comment
+// is empty.
 //
 // The zero value is ready for [lineReader.reset]. A line is valid until the next is read.
 type lineReader struct {

@@ -18,151 +18,32 @@ import (
 const (
 	maxSeries     = 64   // per family; a server with more engines than that is not known
 	maxLabelValue = 1024 // bytes
-	keepSeen      = 4096 // above it the memory of a page is not kept for the next
+	keepSeen      = 4096 // samples; the memory for more is not kept for the next page
 )
 
 // processStart is exposed by the Python and C++ client libraries, but not in Python's multi-process mode.
 const processStart = "process_start_time_seconds"
 
-// series is one relayed series: a value, or the sum and count of a summary.
-type series struct {
-	engine, model string
-	value, count  float64
+// A page becomes a reading in two steps. While it is scanned, each wanted sample is added to a sum: there is a sum for
+// each family, each of the family's names, each engine and each model. When the page has ended, the sums of one name
+// become the series of the family.
+
+// sum is a series of ours while a page is read.
+type sum struct {
+	series
+	rank               int // of the replica whose samples these are
+	hasValue, hasCount bool
+	spoiled            bool // a sample of it was left out
 }
 
-// engineInfo is what a page says of one engine's configuration.
-type engineInfo struct {
-	engine string
-	fields [infoFields]string
-}
-
-// reading is what one page says, in our own terms. It does not change once it is made.
-type reading struct {
-	families [families][]series
-	info     []engineInfo
-	start    float64 // process start, Unix seconds; NaN where the page has none
-	dropped  int     // samples and label values that were left out
-	drops    [dropCauses]bool
-	partial  [families]bool // a sample of the family was left out: its sum is not known
-	any      bool           // the page has a sample of the engine's table
-	older    bool           // the page shows the KV cache usage under an older name
-	own      bool           // a sample has no labels, or one by which the engine tells its models or replicas apart
-}
-
-// dropCause numbers the causes for which something of a page is left out.
-type dropCause int
-
-const (
-	dropRepeated dropCause = iota
-	dropText
-	dropSeries
-	dropValue
-	dropCauses // how many there are
-)
-
-// String says what was left out.
-func (d dropCause) String() string {
-	return [dropCauses]string{
-		dropRepeated: "repeated samples",
-		dropText:     "label values that are too long or not UTF-8",
-		dropSeries:   "more series of a metric than are relayed",
-		dropValue:    "values that cannot be",
-	}[d]
-}
-
-func (r *reading) drop(cause dropCause) {
-	r.dropped++
-	r.drops[cause] = true
-}
-
-// total sums a family over its series; unknown where it has none, or not all of them.
-func (r *reading) total(f family) (sum float64, known bool) {
-	for _, s := range r.families[f] {
-		sum += s.value
-	}
-	return sum, len(r.families[f]) > 0 && !r.partial[f]
-}
-
-// peak is the largest value of a family; unknown where it has no series.
-func (r *reading) peak(f family) (peak float64, known bool) {
-	for i, s := range r.families[f] {
-		if i == 0 || s.value > peak {
-			peak = s.value
-		}
-	}
-	return peak, len(r.families[f]) > 0
-}
-
-// tokens is the sum of all token counters; NaN where the page has none, or where one was left out.
-func (r *reading) tokens() float64 {
-	prompt, hasPrompt := r.total(familyPromptTokens)
-	generation, hasGeneration := r.total(familyGenerationTokens)
-	if !hasPrompt && !hasGeneration || r.partial[familyPromptTokens] || r.partial[familyGenerationTokens] {
-		return math.NaN()
-	}
-	return prompt + generation
-}
-
-// launch is what the first engine says of its configuration; nil if it says nothing.
-func (r *reading) launch() map[string]string {
-	if len(r.info) == 0 {
-		return nil
-	}
-	shown := map[string]string{}
-	for f, name := range infoNames() {
-		if text := r.info[0].fields[f]; text != "" {
-			shown[name] = text
-		}
-	}
-	return shown
-}
-
-// moved reports whether a gauge or counter differs from the reading before. The summaries are left out: they
-// change only together with counters.
-func (r *reading) moved(before *reading) bool {
-	for f := range families {
-		if f.spec().kind != kindSummary && !slices.Equal(r.families[f], before.families[f]) {
-			return true
-		}
-	}
-	return false
-}
-
-// missing tells, for each family that the table promises, whether the page lacks it; nothing for a family that
-// cannot be judged yet. In multi-process mode vLLM shows no gauge before its engine's first step, and SGLang no
-// counter before the first request has ended. So gauges are judged once a gauge is there or a count is above
-// zero, the others once a count is above zero, and all of them on a page that has nothing of the engine at all.
-// What an older version of the engine does not have is not missing. Nor is anything on the page of a router, which shows
-// under the engine's names what it knows itself: its samples have labels, and none is one of the engine's
-// (production-stack: server, see src/vllm_router/services/metrics_service).
-func (r *reading) missing(table *engineTable) map[family]bool {
-	if r.any && !r.own && table.engineLabel != "" {
-		return nil
-	}
-	gauge, counted := false, false
-	for f, series := range r.families {
-		isGauge := family(f).spec().kind.gauge()
-		for _, s := range series {
-			gauge = gauge || isGauge
-			counted = counted || !isGauge && s.value+s.count > 0
-		}
-	}
-	judged := map[family]bool{}
-	for _, source := range table.sources {
-		isGauge := source.family.spec().kind.gauge()
-		if source.optional || source.newer && r.older || r.any && !counted && !(isGauge && gauge) {
-			continue
-		}
-		judged[source.family] = len(r.families[source.family]) == 0
-	}
-	return judged
-}
+// sums are those of a family under one of its names.
+type sums []sum
 
 // use is one use that is made of a sample: as part of a family, as info, or as the process start.
 type use struct {
 	kind   useKind
 	family family
-	alias  int // which of the family's names, 0 the newest
+	name   int // which of the family's names, 0 the newest
 	info   engineInfoSource
 }
 
@@ -188,22 +69,12 @@ type pageReader struct {
 	texts   map[string]string
 	shown   func(string) string // makes a text of the server fit to be shown
 	model   string              // model_name where the page has none
-	aliases [families][]gather
+	sums    [families][]sums    // by the number of the family's name
 	current *reading
 }
 
-// gather collects the series of a family under one of its names.
-type gather struct{ series []gathered }
-
-type gathered struct {
-	series
-	rank               int
-	hasValue, hasCount bool
-	spoiled            bool // a sample of it was left out
-}
-
 func newPageReader() *pageReader {
-	p := &pageReader{seed: maphash.MakeSeed(), texts: map[string]string{}, shown: labelText, tables: engineTables()}
+	p := &pageReader{seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, texts: map[string]string{}, shown: labelText, tables: engineTables()}
 	p.readBy(nil)
 	return p
 }
@@ -216,12 +87,12 @@ func (p *pageReader) readBy(table *engineTable) {
 	if p.table != nil && p.table.engine == table.engine {
 		return
 	}
-	p.table, p.uses, p.scanner.want, p.aliases = table, nil, map[string]int{}, [families][]gather{}
+	p.table, p.uses, p.scanner.want, p.sums = table, nil, map[string]int{}, [families][]sums{}
 	p.use(processStart, use{kind: useStart})
 	for _, source := range table.sources {
-		p.aliases[source.family] = make([]gather, len(source.names))
-		for alias, name := range source.names {
-			p.useSource(name, use{family: source.family, alias: alias})
+		p.sums[source.family] = make([]sums, len(source.names))
+		for i, name := range source.names {
+			p.useSource(name, use{family: source.family, name: i})
 		}
 		if source.plus != "" {
 			p.useSource(source.plus, use{family: source.family})
@@ -281,18 +152,7 @@ func (p *pageReader) read(page io.Reader, contentType, model string, table *engi
 	} else {
 		p.readBy(table)
 	}
-	if len(p.seen) > keepSeen {
-		p.seen = nil
-	}
-	if p.seen == nil {
-		p.seen = map[uint64]struct{}{}
-	}
-	clear(p.seen)
-	for _, aliases := range p.aliases {
-		for i := range aliases {
-			aliases[i].series = aliases[i].series[:0]
-		}
-	}
+	defer p.forget()
 	err := p.scanner.scan(page, isOpenMetrics(contentType), p.visit)
 	if byPage && !p.detected {
 		p.readBy(table)
@@ -306,16 +166,29 @@ func (p *pageReader) read(page io.Reader, contentType, model string, table *engi
 	return p.current, nil
 }
 
-// choose takes the series of the first of the family's names that the page has. A series of which a sample was left
-// out goes as a whole: what is left of its sum would read as a counter that fell.
+// forget makes room for the next page.
+func (p *pageReader) forget() {
+	if len(p.seen) > keepSeen {
+		p.seen = map[uint64]struct{}{}
+	}
+	clear(p.seen)
+	for _, names := range p.sums {
+		for i := range names {
+			names[i] = names[i][:0]
+		}
+	}
+}
+
+// choose makes the series of a family of the sums of its newest name that the page has. A sum that lacks a sample goes
+// as a whole: what is left of it would read as a counter that fell.
 func (p *pageReader) choose(f family) {
-	for alias, a := range p.aliases[f] {
-		if len(a.series) == 0 {
+	for name, all := range p.sums[f] {
+		if len(all) == 0 {
 			continue
 		}
-		chosen := make([]series, 0, len(a.series))
-		for _, s := range a.series {
-			if s.usable(f.spec()) {
+		chosen := make([]series, 0, len(all))
+		for _, s := range all {
+			if s.usable(f.spec().kind) {
 				chosen = append(chosen, s.series)
 			} else {
 				p.current.partial[f] = true
@@ -323,16 +196,16 @@ func (p *pageReader) choose(f family) {
 		}
 		p.current.families[f] = chosen
 		if f == familyKVUsage {
-			p.current.older = alias > 0
+			p.current.older = name > 0
 		}
 		return
 	}
 }
 
-// usable reports whether a series is whole and plausible. One half of a summary is none.
-func (s *gathered) usable(spec familySpec) bool {
-	whole := spec.kind != kindSummary || s.hasValue && s.hasCount
-	return whole && !s.spoiled && plausible(s.value, spec.kind) && plausible(s.count, kindCounter)
+// usable reports whether a sum is whole and plausible. A summary needs both its sum and its count.
+func (s *sum) usable(kind metricKind) bool {
+	whole := kind != kindSummary || s.hasValue && s.hasCount
+	return whole && !s.spoiled && plausible(s.value, kind) && plausible(s.count, kindCounter)
 }
 
 // maxNumber bounds what a page counts: above it a float64 no longer tells one from the next.
@@ -407,51 +280,48 @@ func (p *pageReader) usable(labels []label) (kept []label, usable bool) {
 	return kept, usable
 }
 
-// addSample puts a sample into its series and reports whether its value was refused. Replicas (several ranks) of an
-// engine count once. Other samples of a series differ in labels that we do not have, as those of the servers behind a
-// router or of the processes of a server: counts add up, of ratios the largest counts.
+// addSample adds a sample to its sum, and reports whether its value was refused.
+//
+// The ranks of one engine report the same requests. Only the samples of the lowest rank count.
+//
+// Samples of one rank differ in labels that are not relayed: those of the servers behind a router, or of the processes
+// of a server. Their counts add up. Of ratios the largest counts.
 func (p *pageReader) addSample(u use, labels []label, value float64) (refused bool) {
 	if len(labelValue(labels, p.table.breakdownLabel)) > 0 {
 		return false
 	}
-	rank := 0
+	model, engine := labelValue(labels, "model_name"), labelValue(labels, p.table.engineLabel)
+	p.current.own = p.current.own || len(labels) == 0 || len(model)+len(engine) > 0
+	all := &p.sums[u.family][u.name]
+	p.scanner.steps += len(*all)
+	rank := p.rank(labels)
+	s := all.of(p.text(engine, "0"), p.text(model, p.model), rank)
+	switch {
+	case s == nil:
+		p.current.drop(dropSeries)
+		p.current.partial[u.family] = true
+		return false
+	case rank > s.rank:
+		return false
+	}
+	return !s.add(u, value)
+}
+
+// rank is the number of a replica among those of its engine, 0 where the page does not number them.
+func (p *pageReader) rank(labels []label) (rank int) {
 	for _, name := range p.table.rankLabels {
 		n, _ := strconv.Atoi(string(labelValue(labels, name))) // absent: 0
 		rank = rank<<16 | n&0xFFFF
 	}
-	model, engine := labelValue(labels, "model_name"), labelValue(labels, p.table.engineLabel)
-	p.current.own = p.current.own || len(labels) == 0 || len(model)+len(engine) > 0
-	gather := &p.aliases[u.family][u.alias]
-	p.scanner.steps += len(gather.series)
-	s := gather.find(p.text(engine, "0"), p.text(model, p.model), rank)
-	if s == nil {
-		p.current.drop(dropSeries)
-		p.current.partial[u.family] = true
-		return false
-	}
-	if rank > s.rank {
-		return false
-	}
-	kind := u.family.spec().kind
-	switch {
-	case u.kind == useCount && plausible(value, kindCounter):
-		s.count, s.hasCount = s.count+value, true
-	case u.kind == useCount || !plausible(value, kind):
-		s.spoiled = true
-		return true
-	case kind == kindRatio:
-		s.value, s.hasValue = max(s.value, value), true
-	default:
-		s.value, s.hasValue = s.value+value, true
-	}
-	return false
+	return rank
 }
 
-// find returns the series to add to, made anew if there is none or only one of a higher rank; nil at the bound.
-func (g *gather) find(engine, model string, rank int) *gathered {
-	fresh := gathered{series: series{engine: engine, model: model}, rank: rank}
-	for i := range g.series {
-		s := &g.series[i]
+// of returns the sum of an engine and a model. One of a higher rank begins anew. The result is nil if there are
+// maxSeries others.
+func (all *sums) of(engine, model string, rank int) *sum {
+	fresh := sum{series: series{engine: engine, model: model}, rank: rank}
+	for i := range *all {
+		s := &(*all)[i]
 		if s.engine != engine || s.model != model {
 			continue
 		}
@@ -460,11 +330,28 @@ func (g *gather) find(engine, model string, rank int) *gathered {
 		}
 		return s
 	}
-	if len(g.series) == maxSeries {
+	if len(*all) == maxSeries {
 		return nil
 	}
-	g.series = append(g.series, fresh)
-	return &g.series[len(g.series)-1]
+	*all = append(*all, fresh)
+	return &(*all)[len(*all)-1]
+}
+
+// add adds a value, and reports whether it could. A value that cannot be spoils the sum.
+func (s *sum) add(u use, value float64) bool {
+	kind := u.family.spec().kind
+	switch {
+	case u.kind == useCount && plausible(value, kindCounter):
+		s.count, s.hasCount = s.count+value, true
+	case u.kind == useCount || !plausible(value, kind):
+		s.spoiled = true
+		return false
+	case kind == kindRatio:
+		s.value, s.hasValue = max(s.value, value), true
+	default:
+		s.value, s.hasValue = s.value+value, true
+	}
+	return true
 }
 
 // identity tells samples apart by name and labels, in whatever order the labels are written.

@@ -130,13 +130,15 @@ func (a *answer) beside(stray []byte) error {
 	if len(stray) == 0 {
 		return nil
 	}
-	var c chunk
-	if c.decode(stray) == nil {
-		if c.reportsError() {
-			return a.serverError(c.errorText())
+	if stray[0] == '{' {
+		var c chunk
+		if c.decode(stray) == nil {
+			if c.reportsError() {
+				return a.serverError(c.errorText())
+			}
+			a.remark(stray)
+			return nil
 		}
-		a.remark(stray)
-		return nil
 	}
 	for line := range bytes.Lines(stray) {
 		name, value, found := bytes.Cut(line, []byte{':'})

@@ -24,53 +24,39 @@ const (
 // processStart is exposed by the Python and C++ client libraries, but not in Python's multi-process mode.
 const processStart = "process_start_time_seconds"
 
-// A page becomes a reading in two steps. While it is scanned, each wanted sample is added to a sum: there is a sum for
-// each family, each of the family's names, each engine and each model. When the page has ended, the sums of one name
-// become the series of the family.
-
-// sum is a series of ours while a page is read.
-type sum struct {
-	series
-	rank               int // of the replica whose samples these are
-	hasValue, hasCount bool
-	spoiled            bool // a sample of it was left out
-}
-
-// sums are those of a family under one of its names.
-type sums []sum
-
-// use is one use that is made of a sample: as part of a family, as info, or as the process start.
+// use is what a sample is read for. One sample can have several uses.
 type use struct {
 	kind   useKind
-	family family
-	name   int // which of the family's names, 0 the newest
-	info   engineInfoSource
+	family family           // of useValue and useCount
+	name   int              // which of the family's names, 0 the newest
+	info   engineInfoSource // of useInfo
 }
 
 type useKind int
 
 const (
-	useValue useKind = iota // also the sum of a summary
-	useCount
+	useValue useKind = iota // the value of a gauge or counter, the sum of a summary
+	useCount                // the count of a summary
 	useInfo
-	useStart
+	useStart // of the process
 )
 
-// pageReader turns pages of one engine into readings. It reuses its memory and is not safe for concurrent use.
+// pageReader turns pages into readings. It reuses its memory and is not safe for concurrent use.
 type pageReader struct {
-	table    *engineTable // its engine is empty if it is not known
-	tables   []*engineTable
-	detected bool // the page that is being read has told its engine
-	uses     [][]use
-	scanner  scanner
-	seed     maphash.Seed
+	shown func(string) string // makes a text of the server fit to be shown
 
-	seen    map[uint64]struct{} // identities of the wanted samples of the page that is being read
-	texts   map[string]string
-	shown   func(string) string // makes a text of the server fit to be shown
-	model   string              // model_name where the page has none
-	sums    [families][]sums    // by the number of the family's name
+	table    *engineTable // by which pages are read; its engine is empty if it is not known
+	uses     [][]use      // of the samples of the table, by the number that the scanner gives them
+	scanner  scanner
+	tables   []*engineTable // by which a page can tell its engine
+	detected bool           // the page has told its engine
+
+	model   string // model_name where the page has none
 	current *reading
+	sums    [families][]sums // of the page, by the number of the family's name
+	seed    maphash.Seed
+	seen    map[uint64]struct{} // the samples of the page, by their hash
+	texts   map[string]string   // label values of this page and those before, as they are shown
 }
 
 func newPageReader() *pageReader {
@@ -79,7 +65,7 @@ func newPageReader() *pageReader {
 	return p
 }
 
-// readBy makes the reader one of pages of an engine; nil: of none that is known.
+// readBy sets the table by which pages are read; nil stands for an engine that is not known.
 func (p *pageReader) readBy(table *engineTable) {
 	if table == nil {
 		table = &engineTable{}
@@ -111,7 +97,7 @@ func (p *pageReader) known() *engineTable {
 	return p.table
 }
 
-// detect finds the engine of a page by the prefix of a sample, and reports whether it did.
+// detect reads the rest of the page by the table of the engine whose prefix a sample has. It reports whether one has it.
 func (p *pageReader) detect(name []byte) (found bool) {
 	for _, t := range p.tables {
 		if bytes.HasPrefix(name, []byte(t.prefix)) {
@@ -143,12 +129,12 @@ func (p *pageReader) use(name string, u use) {
 	p.uses[i] = append(p.uses[i], u)
 }
 
-// read makes a reading of a page of an engine, which is nil if it is not known. Where the page tells its engine, that
-// counts, if it is told to. model becomes the label model_name where the page has none.
+// read reads a page. table is that of the server's engine, nil if it is not known; with byPage the engine of the first
+// sample that has the prefix of one takes its place. model becomes the label model_name where the page has none.
 func (p *pageReader) read(page io.Reader, contentType, model string, table *engineTable, byPage bool) (*reading, error) {
 	p.current, p.model, p.detected, p.scanner.detect = &reading{start: math.NaN()}, model, false, nil
 	if byPage {
-		p.scanner.detect = p.detect // the engine of the page before until then
+		p.scanner.detect = p.detect // until it finds one, samples of the page before are looked for
 	} else {
 		p.readBy(table)
 	}
@@ -179,53 +165,12 @@ func (p *pageReader) forget() {
 	}
 }
 
-// choose makes the series of a family of the sums of its newest name that the page has. A sum that lacks a sample goes
-// as a whole: what is left of it would read as a counter that fell.
-func (p *pageReader) choose(f family) {
-	for name, all := range p.sums[f] {
-		if len(all) == 0 {
-			continue
-		}
-		chosen := make([]series, 0, len(all))
-		for _, s := range all {
-			if s.usable(f.spec().kind) {
-				chosen = append(chosen, s.series)
-			} else {
-				p.current.partial[f] = true
-			}
-		}
-		p.current.families[f] = chosen
-		if f == familyKVUsage {
-			p.current.older = name > 0
-		}
-		return
-	}
-}
-
-// usable reports whether a sum is whole and plausible. A summary needs both its sum and its count.
-func (s *sum) usable(kind metricKind) bool {
-	whole := kind != kindSummary || s.hasValue && s.hasCount
-	return whole && !s.spoiled && plausible(s.value, kind) && plausible(s.count, kindCounter)
-}
-
-// maxNumber bounds what a page counts: above it a float64 no longer tells one from the next.
-const maxNumber = 1 << 53
-
-// plausible reports whether a metric of this kind can have such a value: all that is relayed is finite and not
-// negative. It is the one door for numbers of a page.
-func plausible(value float64, kind metricKind) bool {
-	if kind == kindRatio {
-		return value >= 0 && value <= 1
-	}
-	return value >= 0 && value <= maxNumber
-}
-
 func isOpenMetrics(contentType string) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	return err == nil && mediaType == "application/openmetrics-text"
 }
 
-// visit is told of every wanted sample of the page. An exact repetition is left out.
+// visit makes use of a wanted sample. A second sample with the same name and labels is left out.
 func (p *pageReader) visit(want int, labels []label, value float64) {
 	p.current.any = p.current.any || p.uses[want][0].kind != useStart
 	id := p.identity(want, labels)
@@ -237,12 +182,13 @@ func (p *pageReader) visit(want int, labels []label, value float64) {
 	labels, usable := p.usable(labels)
 	refused := false
 	for _, u := range p.uses[want] {
+		ofFamily := u.kind == useValue || u.kind == useCount
 		switch {
-		case !usable && u.kind <= useCount:
+		case !usable && ofFamily:
 			p.current.partial[u.family] = true
 		case !usable:
-		case u.kind <= useCount:
-			refused = p.addSample(u, labels, value) || refused
+		case ofFamily:
+			refused = !p.addSample(u, labels, value) || refused
 		case u.kind == useInfo && u.info.label != "": // its value says nothing
 			p.addInfo(u.info, labels, value)
 		case !plausible(value, kindGauge):
@@ -258,8 +204,8 @@ func (p *pageReader) visit(want int, labels []label, value float64) {
 	}
 }
 
-// usable leaves out label values that are too long or not UTF-8, and counts them. A sample that is told from its
-// siblings by such a label goes with it.
+// usable leaves out labels whose values are too long or not UTF-8, and counts them. The sample itself is not usable if
+// one of them says which model, engine or rank it is of.
 func (p *pageReader) usable(labels []label) (kept []label, usable bool) {
 	bad := func(l label) bool { return len(l.value) > maxLabelValue || !utf8.Valid(l.value) }
 	if !slices.ContainsFunc(labels, bad) {
@@ -280,81 +226,7 @@ func (p *pageReader) usable(labels []label) (kept []label, usable bool) {
 	return kept, usable
 }
 
-// addSample adds a sample to its sum, and reports whether its value was refused.
-//
-// The ranks of one engine report the same requests. Only the samples of the lowest rank count.
-//
-// Samples of one rank differ in labels that are not relayed: those of the servers behind a router, or of the processes
-// of a server. Their counts add up. Of ratios the largest counts.
-func (p *pageReader) addSample(u use, labels []label, value float64) (refused bool) {
-	if len(labelValue(labels, p.table.breakdownLabel)) > 0 {
-		return false
-	}
-	model, engine := labelValue(labels, "model_name"), labelValue(labels, p.table.engineLabel)
-	p.current.own = p.current.own || len(labels) == 0 || len(model)+len(engine) > 0
-	all := &p.sums[u.family][u.name]
-	p.scanner.steps += len(*all)
-	rank := p.rank(labels)
-	s := all.of(p.text(engine, "0"), p.text(model, p.model), rank)
-	switch {
-	case s == nil:
-		p.current.drop(dropSeries)
-		p.current.partial[u.family] = true
-		return false
-	case rank > s.rank:
-		return false
-	}
-	return !s.add(u, value)
-}
-
-// rank is the number of a replica among those of its engine, 0 where the page does not number them.
-func (p *pageReader) rank(labels []label) (rank int) {
-	for _, name := range p.table.rankLabels {
-		n, _ := strconv.Atoi(string(labelValue(labels, name))) // absent: 0
-		rank = rank<<16 | n&0xFFFF
-	}
-	return rank
-}
-
-// of returns the sum of an engine and a model. One of a higher rank begins anew. The result is nil if there are
-// maxSeries others.
-func (all *sums) of(engine, model string, rank int) *sum {
-	fresh := sum{series: series{engine: engine, model: model}, rank: rank}
-	for i := range *all {
-		s := &(*all)[i]
-		if s.engine != engine || s.model != model {
-			continue
-		}
-		if rank < s.rank {
-			*s = fresh
-		}
-		return s
-	}
-	if len(*all) == maxSeries {
-		return nil
-	}
-	*all = append(*all, fresh)
-	return &(*all)[len(*all)-1]
-}
-
-// add adds a value, and reports whether it could. A value that cannot be spoils the sum.
-func (s *sum) add(u use, value float64) bool {
-	kind := u.family.spec().kind
-	switch {
-	case u.kind == useCount && plausible(value, kindCounter):
-		s.count, s.hasCount = s.count+value, true
-	case u.kind == useCount || !plausible(value, kind):
-		s.spoiled = true
-		return false
-	case kind == kindRatio:
-		s.value, s.hasValue = max(s.value, value), true
-	default:
-		s.value, s.hasValue = s.value+value, true
-	}
-	return true
-}
-
-// identity tells samples apart by name and labels, in whatever order the labels are written.
+// identity is a hash of a sample's name and labels, whatever the order of the labels.
 func (p *pageReader) identity(want int, labels []label) uint64 {
 	id := uint64(want)
 	for _, l := range labels {

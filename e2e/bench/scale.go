@@ -153,7 +153,11 @@ func watch(dir, binary string, yaml []byte, duration time.Duration, at func(mome
 	if err = at(0); err != nil {
 		return w, err
 	}
-	time.Sleep(duration)
+	ended := time.After(duration)
+	if err = storeProfile(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", address, duration.Seconds()), profileOf("daemon")); err != nil {
+		return w, err
+	}
+	<-ended
 	if w.after, err = readProcess(d.Process.Pid); err != nil {
 		return w, err
 	}

@@ -106,6 +106,8 @@ func TestPageBounds(t *testing.T) {
 		{"vllm:num_requests_running{" + manyLabels(maxLabels) + "} 1\n", "1/0"},
 		{strings.Repeat("a 1\n", maxSamples), "/0"},
 		{strings.Repeat("a 1\n", maxSamples+1), "the page is out of bounds: line 250001: more samples than are read"},
+		{strings.Repeat("vllm:a 1\nvllm:num_requests_running 1\n", maxWanted), fmt.Sprintf("1/%d", maxWanted-1)},
+		{strings.Repeat("vllm:num_requests_running 1\n", maxWanted+1), "the page is out of bounds: line 30001: more samples than are read"},
 		{pages["one series by a label of no interest"], fmt.Sprintf("%d/0", sum)},
 		{pages["the same sample"], fmt.Sprintf("1/%d", strings.Count(pages["the same sample"], "\n")-1)},
 		{pages["series"], fmt.Sprintf("/%d", strings.Count(pages["series"], "\n")-maxSeries)},

@@ -382,10 +382,10 @@ func TestEngineTables(t *testing.T) {
 
 func BenchmarkRelayReading(b *testing.B) {
 	body := recordedPages(b)["metrics-after"]
-	page := newPageReader()
+	page, table := newPageReader(), engineByName(EngineVLLM)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := page.read(bytes.NewReader(body), "text/plain", "", engineByName(EngineVLLM), false); err != nil {
+		if _, err := page.read(bytes.NewReader(body), "text/plain", "", table, false); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -14,8 +14,9 @@ import (
 // in the longest (its cache configuration), and values of at most 24 characters, as Python writes them.
 const (
 	maxSamples   = 250_000
-	maxLabels    = 128  // of a sample
-	maxNumberLen = 1024 // characters of a number
+	maxWanted    = 30_000 // samples that are wanted: 64 engines of eight ranks show 13,000
+	maxLabels    = 128    // of a sample
+	maxNumberLen = 1024   // characters of a number
 	strideBytes  = 64 << 10
 )
 
@@ -25,7 +26,7 @@ var errBounds = errors.New("the page is out of bounds")
 const (
 	faultLine    = "it is longer than is read"        // maxLine
 	faultLabels  = "it has more labels than are read" // maxLabels
-	faultSamples = "more samples than are read"       // maxSamples
+	faultSamples = "more samples than are read"       // maxSamples, maxWanted
 )
 
 // pageFault is what is wrong with a page.
@@ -59,6 +60,7 @@ type scanner struct {
 
 	lines     lineReader
 	number    int     // of the line being read
+	wanted    int     // samples so far
 	only      error   // the first thing that only OpenMetrics has, where the page was not announced as such
 	labels    []label // of the line being read; reused
 	unescaped []byte  // label values that held an escape; reused
@@ -76,7 +78,7 @@ func (s *scanner) scan(page io.Reader, openMetrics bool, visit visitFunc) error 
 	if cap(s.unescaped) > lineBuffer {
 		s.unescaped = nil
 	}
-	s.steps, s.number, s.only = 0, 0, nil
+	s.steps, s.number, s.wanted, s.only = 0, 0, 0, nil
 	var after error // the first line that follows a "# EOF"
 	ended := false
 	for samples := 0; ; {
@@ -125,7 +127,11 @@ func (s *scanner) trim(line []byte) []byte {
 	if s.number == 1 {
 		line = bytes.TrimPrefix(line, []byte("\xEF\xBB\xBF"))
 	}
-	return bytes.Trim(bytes.TrimSuffix(line, []byte("\r")), " \t")
+	line = trimBlanks(bytes.TrimSuffix(line, []byte("\r")))
+	for len(line) > 0 && isBlank(line[len(line)-1]) {
+		line = line[:len(line)-1]
+	}
+	return line
 }
 
 // fault is an error about the line being read.
@@ -196,9 +202,13 @@ func (s *scanner) sample(line []byte, openMetrics bool, visit visitFunc) (fault 
 	if fault := s.tail(rest, openMetrics); fault != "" {
 		return fault
 	}
-	if wanted {
-		visit(want, s.labels, value)
+	if !wanted {
+		return ""
 	}
+	if s.wanted++; s.wanted > maxWanted {
+		return faultSamples
+	}
+	visit(want, s.labels, value)
 	return ""
 }
 

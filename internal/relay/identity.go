@@ -32,7 +32,23 @@ func (id identity) stale(now time.Time) bool {
 }
 
 // errUnknownEngine: the server is none whose metrics page may be touched.
-var errUnknownEngine = errors.New("the server is none of vllm, sglang and llamacpp")
+var errUnknownEngine = errors.New("the server is none of " + engineNames())
+
+// engineNames lists the engines as a text does.
+func engineNames() (list string) {
+	engines := Engines()[1:] // without auto
+	for i, e := range engines {
+		switch {
+		case i == 0:
+		case i == len(engines)-1:
+			list += " and "
+		default:
+			list += ", "
+		}
+		list += string(e)
+	}
+	return list
+}
 
 // identify asks the server who it is. Its engine is how it signs its models: vLLM, SGLang and llama.cpp write
 // their names into owned_by. GET /version would not do, for TensorRT-LLM answers it as vLLM does, and its

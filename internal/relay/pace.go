@@ -9,32 +9,35 @@ import (
 // looks for what has come on other connections, so that a large page does not hold up the probes' readers.
 const pauseTime = time.Millisecond
 
-// LargePages is shared by the relays of one process. What a page has beyond 1 MiB is read by one of them at a time, so
-// that however many servers send large pages, together they take no more of a core than one. Use [NewLargePages].
-type LargePages struct{ turn chan struct{} }
-
-// NewLargePages returns one that nobody reads.
-func NewLargePages() *LargePages { return &LargePages{turn: make(chan struct{}, 1)} }
-
-// pacer measures the work on one answer and breaks it up.
-type pacer struct {
-	ctx      context.Context
-	pages    *LargePages
-	large    bool  // so much has come that the rest is read in turn
-	unpacked int64 // bytes
-	spent    time.Duration
-
-	since time.Time // the work began or went on
-	turn  bool      // it is this relay's
+// LargePages is shared by the relays of one process. What a page has beyond 1 MiB is read by one of them at a time. So
+// several servers that send large pages take no more of a core than one. Use [NewLargePages].
+type LargePages struct {
+	turn chan struct{} // full while a relay works on such a page
 }
 
-// begin begins the work, or goes on with it.
+// NewLargePages returns one for the relays of a process.
+func NewLargePages() *LargePages { return &LargePages{turn: make(chan struct{}, 1)} }
+
+// pacer measures the work on one answer and breaks it up. Waiting for the server is no work.
+type pacer struct {
+	ctx      context.Context
+	pages    *LargePages   // nil: shared with nobody
+	unpacked int64         // bytes
+	spent    time.Duration // on work that has ended
+
+	since time.Time // the work began or went on
+	large bool      // work needs a turn
+	turn  bool      // this relay has it
+}
+
+// begin begins the work, or goes on with it. Where the context ends first, it goes on without a turn: the next pause
+// tells.
 func (p *pacer) begin() {
 	if p.large {
 		select {
 		case p.pages.turn <- struct{}{}:
 			p.turn = true
-		case <-p.ctx.Done(): // pause tells
+		case <-p.ctx.Done():
 		}
 	}
 	p.since = time.Now()
@@ -56,7 +59,7 @@ func (p *pacer) release() {
 // pause rests for a moment, after so many bytes of an answer. Its error is the context's.
 func (p *pacer) pause(bytes int) error {
 	p.spent += time.Since(p.since)
-	time.Sleep(pauseTime) // within the turn: others rest as well
+	time.Sleep(pauseTime) // before the turn is given back, so that relays that take turns leave as much of the core as one
 	p.release()
 	p.large = p.pages != nil && bytes >= largePage
 	p.begin()

@@ -65,3 +65,26 @@ func (p *pacer) pause(bytes int) error {
 	p.begin()
 	return p.ctx.Err()
 }
+
+// Pages take at most 1/restShare of a core: after a sample the relay rests restShare times as long as its work took.
+// The work is the time to unpack and read the page. For each byte byteCost is added, to copy it out of the kernel and
+// to collect memory. No byte counts for more than byteMost: the dearest are those of gzip's tables and of long numbers,
+// at some 200 ns, and if one seems to take longer, the machine was busy with something else.
+// So a page of vLLM (59 kB, 0.6 ms) is read at every interval, and one of maxPage that takes 84 ms every 4 s.
+const (
+	restShare = 20
+	byteCost  = 5 * time.Nanosecond
+	byteMost  = 300 * time.Nanosecond
+)
+
+// A large page that is of no use, time and again, is asked for less and less often, at least once a minute.
+const (
+	maxDoublings = 5
+	longestRest  = time.Minute
+)
+
+// restAfter is how long no page is asked for after a sample, whatever it was worth.
+func restAfter(work time.Duration, bytes int64) time.Duration {
+	n := time.Duration(bytes)
+	return restShare * (min(work, n*byteMost) + n*byteCost)
+}

@@ -248,29 +248,6 @@ func (r *Relay) guard(do func() error) (err error) {
 	return do()
 }
 
-// The relay rests restShare times as long as its work took, so that pages take at most 1/restShare of a core. The
-// work is the time to unpack and read a page, and byteCost for each byte: to copy it out of the kernel and to
-// collect its memory. No byte takes longer than byteMost (the dearest are gzip's tables and long numbers, at
-// some 200 ns); where one seems to, the machine was busy with something else. So a page of vLLM (59 kB, 0.6 ms) is
-// read at every interval whatever else runs, and one of maxPage that is read in 84 ms every 4 s.
-const (
-	restShare = 20
-	byteCost  = 5 * time.Nanosecond
-	byteMost  = 300 * time.Nanosecond
-)
-
-// A large page that is of no use, time and again, is asked for less and less often, at least once a minute.
-const (
-	maxDoublings = 5
-	longestRest  = time.Minute
-)
-
-// restAfter is how long no page is asked for after a sample, whatever it was worth.
-func restAfter(work time.Duration, bytes int64) time.Duration {
-	n := time.Duration(bytes)
-	return restShare * (min(work, n*byteMost) + n*byteCost)
-}
-
 // sampleOrRest takes a sample, unless the work on those before has to be paid for.
 func (r *Relay) sampleOrRest(ctx context.Context) {
 	if time.Now().Before(r.resting) {
@@ -561,59 +538,4 @@ func (r *Relay) current(st *state) *reading {
 		return nil
 	}
 	return st.reading
-}
-
-// Snapshot is the last that a relay knows of its server.
-type Snapshot struct {
-	Up      bool // the last scrape succeeded
-	Healthy bool // /health last answered 200
-	Err     string
-
-	// What the server last said; nil where it is unknown or too old.
-	Running, Waiting *float64 // summed over its engines
-	KVUsage          *float64 // of its fullest engine, 0 to 1
-	// Counters, summed over its engines.
-	PromptTokens, GenerationTokens, Preemptions *float64
-
-	EngineType Engine // empty while unknown
-	Version    string
-	Model      string // as configured, or the first that it lists
-	// Launch is what the first engine shows of how it was launched, under the label names of llm_server_info; nil
-	// where it shows nothing.
-	Launch map[string]string
-
-	SampledAt  time.Time // of the last good scrape; zero before it
-	LastChange time.Time
-}
-
-// Last tells what the relay knows now. It is safe for concurrent use.
-func (r *Relay) Last() Snapshot {
-	var snapshot Snapshot
-	if h := r.healthy.Load(); h != nil {
-		snapshot.Healthy = *h
-	}
-	st := r.state.Load()
-	if st == nil {
-		return snapshot
-	}
-	snapshot.Up, snapshot.Err = st.up, st.err
-	snapshot.EngineType, snapshot.Version, snapshot.Model = st.engine, st.version, st.model
-	snapshot.SampledAt, snapshot.LastChange = st.scrapedAt, st.changedAt
-	if rd := r.current(st); rd != nil {
-		snapshot.Running = knownValue(rd.total(familyRunning))
-		snapshot.Waiting = knownValue(rd.total(familyWaiting))
-		snapshot.KVUsage = knownValue(rd.peak(familyKVUsage))
-		snapshot.PromptTokens = knownValue(rd.total(familyPromptTokens))
-		snapshot.GenerationTokens = knownValue(rd.total(familyGenerationTokens))
-		snapshot.Preemptions = knownValue(rd.total(familyPreemptions))
-		snapshot.Launch = rd.launch()
-	}
-	return snapshot
-}
-
-func knownValue(value float64, known bool) *float64 {
-	if !known || math.IsNaN(value) {
-		return nil
-	}
-	return &value
 }

@@ -47,6 +47,9 @@ func (r *Result) early(token int) time.Duration {
 	return 0
 }
 
+// Late reports whether the time stamp of a token event has so large an error that the event counts as read late.
+func (r *Result) Late(token int) bool { return r.early(token) > SoundError }
+
 // fromSent is the time from the first byte of the request to a token event.
 func (r *Result) fromSent(at time.Time, token int) Latency {
 	return latency(at.Sub(r.Sent), 0, r.SentLate, r.early(token))
@@ -58,6 +61,14 @@ func (r *Result) TTFT() (l Latency, known bool) {
 		return l, false
 	}
 	return r.fromSent(r.FirstToken, 0), true
+}
+
+// TTFTFromSchedule is the time from when the probe was due to the first token. It is unknown for a probe that failed.
+func (r *Result) TTFTFromSchedule() (l Latency, known bool) {
+	if !r.OK() {
+		return l, false
+	}
+	return latency(r.FirstToken.Sub(r.Scheduled), 0, 0, r.early(0)), true
 }
 
 // TTFA is the time to first answer: known only where reasoning came first and an answer followed.

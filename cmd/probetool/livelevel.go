@@ -36,9 +36,6 @@ type recent struct {
 const recentValues = 2048
 
 func (r *recent) add(v float64) {
-	if math.IsNaN(v) {
-		return
-	}
 	if len(r.values) < recentValues {
 		r.values = append(r.values, v)
 		return
@@ -68,9 +65,11 @@ func (l *liveLevel) note(r *experiment.Request) {
 	}
 	l.ended++
 	l.outputTokens += r.OutputTokens
-	l.ttft.add(r.Value(experiment.TTFT))
-	for _, gap := range r.ITL() {
-		l.gaps.add(gap)
+	if ttft, known := r.TTFT(); known {
+		l.ttft.add(ttft.Value.Seconds())
+	}
+	for gap := range r.ITL() {
+		l.gaps.add(gap.Value.Seconds())
 	}
 }
 

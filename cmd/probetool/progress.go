@@ -140,7 +140,7 @@ func (p *progress) Ended(r *experiment.Request) {
 		if r.Warmup {
 			what = "warm-up request"
 		}
-		p.line("%s, %s: %s %s failed (%s): %s", r.Ended.Local().Format("15:04:05"), p.level.Load(), what, r.ID, r.Reason, r.Error)
+		p.line("%s, %s: %s %s failed (%s): %s", r.Ended.Local().Format("15:04:05"), p.level.Load(), what, r.RequestID, r.Reason, r.Err)
 		if p.level.failed == toldFailures {
 			p.line("%s: further failures are counted", p.level.Load())
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net/url"
 	"regexp"
 	"strings"
@@ -18,10 +19,10 @@ import (
 // answered is a success with a TTFT and gaps of 10 ms.
 func answered(ttft time.Duration) *experiment.Request {
 	at := time.Now()
-	return &experiment.Request{
-		ID: "probe-A", Status: 200, Scheduled: at, Started: at, Sent: at, FirstToken: at.Add(ttft), LastToken: at.Add(ttft + 20*time.Millisecond), Ended: at.Add(time.Second),
-		Gaps: []float64{0.01, 0.01}, FirstTokens: 1, OutputTokens: 3,
-	}
+	return &experiment.Request{Result: prober.Result{
+		Probe:  &prober.Probe{RequestID: "probe-A", Scheduled: at, Started: at},
+		Status: 200, Sent: at, FirstToken: at.Add(ttft), LastToken: at.Add(ttft + 20*time.Millisecond), Ended: at.Add(time.Second), Gaps: []time.Duration{10 * time.Millisecond, 10 * time.Millisecond}, FirstTokens: 1, OutputTokens: 3,
+	}}
 }
 
 // shown is what remains of a terminal's bytes: lines that were overwritten included, bars and colours left out.
@@ -60,7 +61,10 @@ func TestProgressOnATerminal(t *testing.T) {
 		p.Ended(answered(1700 * time.Millisecond))
 		time.Sleep(4 * time.Second)
 		p.draw()
-		failed := &experiment.Request{ID: "probe-B", Reason: prober.ReasonTimeout, Error: "no end after 5m0s", Ended: time.Now()}
+		failed := &experiment.Request{Result: prober.Result{
+			Probe:  &prober.Probe{RequestID: "probe-B"},
+			Reason: prober.ReasonTimeout, Err: errors.New("no end after 5m0s"), Ended: time.Now(),
+		}}
 		p.Ended(failed)
 		p.draw()
 		p.Entered(0, experiment.Answering, time.Now())

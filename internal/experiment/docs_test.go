@@ -59,7 +59,7 @@ func jsonKeys(t *testing.T, v any) []string {
 func TestDocsHaveEveryKeyOfARequest(t *testing.T) {
 	all := map[string]bool{}
 	for _, r := range storedRun().Requests {
-		for _, key := range jsonKeys(t, r) {
+		for _, key := range jsonKeys(t, &r) {
 			all[key] = true
 		}
 	}
@@ -77,7 +77,7 @@ func TestDocsHaveEveryColumnOfTheQueue(t *testing.T) {
 
 func TestDocsHaveEveryKeyOfARun(t *testing.T) {
 	section, run := docsSection(t, RunFile), storedRun()
-	for _, v := range []any{runJSON{run.Facts, run.Plan, run.Levels}, run.Facts, run.Plan, run.Levels[0], run.Levels[1], run.Levels[0].Client} {
+	for _, v := range []any{runJSON{FormVersion, run.Facts, run.Plan, run.Levels}, run.Facts, run.Plan, run.Levels[0], run.Levels[1], run.Levels[0].Client} {
 		for _, key := range jsonKeys(t, v) {
 			if !strings.Contains(section, "`"+key+"`") {
 				t.Errorf("docs/sweep.md lacks the key %s of %T", key, v)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -105,15 +106,18 @@ func (run *Run) closeLevels() {
 }
 
 // closeFrom ends a level whose end nobody has written.
-func (l *LevelRun) closeFrom(requests []*Request, otherwise time.Time) {
-	l.Start, l.Cut = otherwise, CutInterrupted
-	for _, r := range requests {
-		if r == requests[0] || r.Scheduled.Before(l.Start) {
+func (l *LevelRun) closeFrom(requests iter.Seq[*Request], otherwise time.Time) {
+	l.Cut = CutInterrupted
+	for r := range requests {
+		if l.Start.IsZero() || r.Scheduled.Before(l.Start) {
 			l.Start = r.Scheduled
 		}
 		if r.Ended.After(l.End) {
 			l.End = r.Ended
 		}
+	}
+	if l.Start.IsZero() {
+		l.Start = otherwise
 	}
 	if l.End.IsZero() {
 		l.End = l.Start

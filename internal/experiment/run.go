@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 )
@@ -20,33 +21,41 @@ type Run struct {
 	Left   *LeftOut // of a run that was read: what could not be used; nil: nothing
 }
 
-// Of lists the requests of a level, its warm-up included, in the order in which they ended. Those of a run that was
-// opened are read each time, so that whoever keeps those of one level alone needs no memory for the others.
-func (run *Run) Of(level int) (requests []*Request) {
-	if level < 0 || level >= len(run.Levels) {
-		return nil
-	}
-	if run.Stored != nil {
-		return run.Stored.of(level, run.Left)
-	}
-	for i := range run.Requests {
-		if r := &run.Requests[i]; r.Level == level {
-			requests = append(requests, r)
+// Each tells the requests of a level, its warm-up included, in the order in which they ended. Those of a run that was
+// opened are read each time, so that they need no memory but what the caller keeps of them.
+func (run *Run) Each(level int) iter.Seq[*Request] {
+	return func(yield func(*Request) bool) {
+		if level < 0 || level >= len(run.Levels) {
+			return
+		}
+		if run.Stored != nil {
+			run.Stored.each(level, run.Left, yield)
+			return
+		}
+		for i := range run.Requests {
+			if r := &run.Requests[i]; r.Level == level && !yield(r) {
+				return
+			}
 		}
 	}
-	return requests
 }
 
-// Measured lists the requests of a level without its warm-up.
-func (run *Run) Measured(level int) []*Request {
-	return slices.DeleteFunc(run.Of(level), func(r *Request) bool { return r.Warmup })
+// Measured tells the requests of a level without its warm-up.
+func (run *Run) Measured(level int) iter.Seq[*Request] {
+	return func(yield func(*Request) bool) {
+		for r := range run.Each(level) {
+			if !r.Warmup && !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // Emptied is when the server's queue was seen empty after the last request of a level was sent, and stayed so; zero
 // if it was not.
 func (run *Run) Emptied(level int) (at time.Time) {
 	var last time.Time
-	for _, r := range run.Measured(level) {
+	for r := range run.Measured(level) {
 		if r.Sent.After(last) {
 			last = r.Sent
 		}

@@ -21,6 +21,9 @@ const (
 	SummaryCSVFile = "summary.csv"
 )
 
+// FormVersion is the version of the form in which runs are stored. Those of lower versions are read too.
+const FormVersion = 1
+
 // Store keeps a run in a results directory while it goes on. It is a [Watcher]. The first error is told at once and
 // ends all writing: what is there then stays as it is, whole line by whole line.
 type Store struct {
@@ -149,9 +152,10 @@ func (s *Store) saveRun(run *Run) {
 
 // runJSON is run.json: all of a run but what is in lines.
 type runJSON struct {
-	Facts  Facts      `json:"facts"`
-	Plan   Plan       `json:"plan"`
-	Levels []LevelRun `json:"levels"`
+	Version int        `json:"version"` // of the form of the files; of before 0.3, which had none: 0
+	Facts   Facts      `json:"facts"`
+	Plan    Plan       `json:"plan"`
+	Levels  []LevelRun `json:"levels"`
 }
 
 func (s *Store) saveOnce(run *Run) error {
@@ -159,7 +163,7 @@ func (s *Store) saveOnce(run *Run) error {
 	encoder := json.NewEncoder(&out)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(runJSON{run.Facts, run.Plan, run.Levels}); err != nil {
+	if err := encoder.Encode(runJSON{FormVersion, run.Facts, run.Plan, run.Levels}); err != nil {
 		return fmt.Errorf("encoding %s: %w", RunFile, err)
 	}
 	return s.Write(RunFile, out.Bytes())

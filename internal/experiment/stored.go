@@ -81,18 +81,19 @@ func (l line) level() (int, error) {
 	return *r.Level, nil
 }
 
-// of reads the requests of a level, in their order in the file.
-func (s *Stored) of(level int, left *LeftOut) (requests []*Request) {
+// each reads the requests of a level, in their order in the file.
+func (s *Stored) each(level int, left *LeftOut, yield func(*Request) bool) {
 	if s.told[level] {
 		left = &LeftOut{}
 	}
 	s.told[level] = true
-	in := newReader()
-	in.level = level
+	in, more := newLines(nil), true
 	for _, e := range s.levels[level] {
-		requests = append(requests, in.extent(s.file, e, left)...)
+		if more {
+			in.Reset(io.NewSectionReader(s.file, e.from, e.size))
+			e.scan(in, level, left, func(r *Request) { more = more && yield(r) })
+		}
 	}
-	return requests
 }
 
 // all reads the requests of all levels, in their order in the file.
@@ -109,14 +110,30 @@ func (s *Stored) all(left *LeftOut) (requests []Request) {
 		s.told[level] = true
 	}
 	slices.SortFunc(parts, func(a, b part) int { return a.line - b.line })
-	in := newReader()
+	in := newLines(nil)
 	for _, p := range parts {
-		in.level = p.level
-		for _, r := range in.extent(s.file, p.extent, left) {
-			requests = append(requests, *r)
-		}
+		in.Reset(io.NewSectionReader(s.file, p.from, p.size))
+		p.scan(in, p.level, left, func(r *Request) { requests = append(requests, *r) })
 	}
 	return requests
+}
+
+// scan reads the requests of lines of one level.
+func (e extent) scan(in *bufio.Reader, level int, left *LeftOut, visit func(*Request)) {
+	scanLines(in, func(l line) {
+		r, err := &Request{}, l.err
+		if err == nil {
+			err = json.Unmarshal(l.text, r)
+		}
+		if err == nil && r.Level != level {
+			err = errors.New("it names two levels")
+		}
+		if err != nil {
+			left.add(RequestsFile, e.line+l.number-1, err)
+			return
+		}
+		visit(r)
+	})
 }
 
 func (s *Stored) close() error {
@@ -124,71 +141,4 @@ func (s *Stored) close() error {
 		return nil
 	}
 	return s.file.Close()
-}
-
-// reader reads lines into requests of one level. It asks for memory in pieces of many requests.
-type reader struct {
-	level int
-	lines *bufio.Reader
-	line  Request // of which only the room for gaps is kept
-	room  []Request
-	gaps  []float64
-}
-
-func newReader() *reader { return &reader{lines: newLines(nil)} }
-
-const (
-	roomRequests = 128
-	roomGaps     = 16 << 10
-)
-
-func (in *reader) extent(file *os.File, e extent, left *LeftOut) (requests []*Request) {
-	in.lines.Reset(io.NewSectionReader(file, e.from, e.size))
-	scanLines(in.lines, func(l line) {
-		number := e.line + l.number - 1
-		err := l.err
-		if err == nil {
-			err = in.decode(l.text)
-		}
-		if err != nil {
-			left.add(RequestsFile, number, err)
-			return
-		}
-		requests = append(requests, in.keep())
-	})
-	return requests
-}
-
-// decode reads a line. The one before is lost unless it was kept.
-func (in *reader) decode(text []byte) error {
-	clear(in.line.Gaps) // a null would leave what is there
-	in.line = Request{Gaps: in.line.Gaps[:0]}
-	if err := json.Unmarshal(text, &in.line); err != nil {
-		return err
-	}
-	if in.line.Level != in.level {
-		return errors.New("it names two levels")
-	}
-	return in.line.plausible()
-}
-
-// keep copies the line to where it stays.
-func (in *reader) keep() *Request {
-	if len(in.room) == 0 {
-		in.room = make([]Request, roomRequests)
-	}
-	r := &in.room[0]
-	in.room = in.room[1:]
-	*r = in.line
-	n := len(r.Gaps)
-	if n == 0 {
-		r.Gaps = nil
-		return r
-	}
-	if n > len(in.gaps) {
-		in.gaps = make([]float64, max(n, roomGaps))
-	}
-	copy(in.gaps, r.Gaps)
-	r.Gaps, in.gaps = in.gaps[:n:n], in.gaps[n:]
-	return r
 }

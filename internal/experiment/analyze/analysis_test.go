@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 // The server of these tests answers after a first-token time and then in even gaps, both drawn by a function of how
@@ -73,15 +74,15 @@ func (s server) level(run *experiment.Run, index int, l experiment.Level, at tim
 
 func (s server) answer(index int, l experiment.Level, i, inFlight int, due time.Time, random *rand.Rand) experiment.Request {
 	first := due.Add(seconds(s.ttft(inFlight, i, random)))
-	r := experiment.Request{
-		Level: index, Scheduled: due, Started: due, Connected: due, Sent: due, Headers: first, FirstToken: first,
-		FirstTokens: 1, OutputTokens: l.OutputTokens, PromptTokens: l.PromptTokens, CachedTokens: -1, Status: 200,
-	}
+	r := experiment.Request{Level: index, Result: prober.Result{
+		Probe:     &prober.Probe{Scheduled: due, Started: due},
+		Connected: due, Sent: due, Headers: first, FirstToken: first, FirstTokens: 1, OutputTokens: l.OutputTokens, PromptTokens: l.PromptTokens, CachedTokens: -1, Status: 200,
+	}}
 	r.LastToken = first
 	for range l.OutputTokens - 1 {
-		gap := s.gap(inFlight, i, random)
+		gap := seconds(s.gap(inFlight, i, random))
 		r.Gaps = append(r.Gaps, gap)
-		r.LastToken = r.LastToken.Add(seconds(gap))
+		r.LastToken = r.LastToken.Add(gap)
 	}
 	r.Ended = r.LastToken
 	return r

@@ -156,10 +156,10 @@ func findMissed(v *view, l *experiment.LevelSummary, _ *experiment.Run) string {
 }
 
 // lengths says how a count of tokens was off.
-func lengths(v *view, of string, asked int, tokens func(*experiment.Request) int) string {
+func lengths(v *view, of string, asked int, tokens func(*request) int32) string {
 	off, low, high := 0, math.MaxInt, 0
 	for _, r := range v.ok {
-		if n := tokens(r); n >= 0 && n != asked {
+		if n := int(tokens(r)); n >= 0 && n != asked {
 			off, low, high = off+1, min(low, n), max(high, n)
 		}
 	}
@@ -174,7 +174,7 @@ func lengths(v *view, of string, asked int, tokens func(*experiment.Request) int
 }
 
 func findPromptTokens(v *view, _ *experiment.LevelSummary, _ *experiment.Run) string {
-	text := lengths(v, "prompt", v.level.PromptTokens, func(r *experiment.Request) int { return r.PromptTokens })
+	text := lengths(v, "prompt", v.level.PromptTokens, func(r *request) int32 { return r.promptTokens })
 	if text == "" {
 		return ""
 	}
@@ -182,7 +182,7 @@ func findPromptTokens(v *view, _ *experiment.LevelSummary, _ *experiment.Run) st
 }
 
 func findOutputTokens(v *view, _ *experiment.LevelSummary, _ *experiment.Run) string {
-	text := lengths(v, "output", v.level.OutputTokens, func(r *experiment.Request) int { return r.OutputTokens })
+	text := lengths(v, "output", v.level.OutputTokens, func(r *request) int32 { return r.outputTokens })
 	if text == "" {
 		return ""
 	}
@@ -192,7 +192,7 @@ func findOutputTokens(v *view, _ *experiment.LevelSummary, _ *experiment.Run) st
 func findCachedTokens(v *view, l *experiment.LevelSummary, _ *experiment.Run) string {
 	cached := 0
 	for _, r := range v.ok {
-		if r.CachedTokens > 0 {
+		if r.cachedTokens > 0 {
 			cached++
 		}
 	}
@@ -237,7 +237,7 @@ func findClientLate(v *view, l *experiment.LevelSummary, _ *experiment.Run) stri
 			name string
 			experiment.Estimate
 		}{{"mean", latency.Mean}, {"p50", latency.P50}, {"p95", latency.P95}, {"p99", latency.P99}} {
-			if len(l.Verdicts) == 0 && float64(figure.Most-figure.Least) > max(experiment.LateTolerance, minDrift*float64(figure.Value)) {
+			if len(l.Verdicts) == 0 && float64(figure.Most-figure.Least) > max(prober.SoundError.Seconds(), minDrift*float64(figure.Value)) {
 				open = append(open, latency.indicator.Title()+" "+figure.name+readWithin(figure.Estimate))
 			}
 		}
@@ -265,7 +265,7 @@ func findStartDelay(v *view, _ *experiment.LevelSummary, _ *experiment.Run) stri
 func findClientBusy(v *view, _ *experiment.LevelSummary, _ *experiment.Run) string {
 	c := v.run.Client
 	first, last := v.span()
-	busy := c.CPUSeconds / last.Sub(first).Seconds() / float64(c.GoMaxProcs)
+	busy := c.CPUSeconds / (last - first).Seconds() / float64(c.GoMaxProcs)
 	if c.GoMaxProcs == 0 || !(busy > maxBusy) {
 		return ""
 	}
@@ -364,15 +364,15 @@ func findSaturated(v *view, l *experiment.LevelSummary, _ *experiment.Run) strin
 	if v.level.Closed() || len(v.sent) < 2 {
 		return ""
 	}
-	start, end := v.sent[0].Started, v.sent[len(v.sent)-1].Started
-	from := start.Add(min(v.meanTime(), end.Sub(start)/2))
-	third := end.Sub(from) / 3
+	start, end := v.sent[0].started, v.sent[len(v.sent)-1].started
+	from := start + min(v.meanTime(), (end-start)/2)
+	third := (end - from) / 3
 	if third <= 0 {
 		return ""
 	}
 	var n [3]float64
 	for i := range n {
-		n[i] = inFlight(v.sent, from.Add(time.Duration(i)*third), from.Add(time.Duration(i+1)*third))
+		n[i] = inFlight(v.sent, from+time.Duration(i)*third, from+time.Duration(i+1)*third)
 	}
 	if n[1]-n[0] < math.Sqrt(n[0]) || n[2]-n[1] < math.Sqrt(n[1]) || n[2]-n[0] < 3*math.Sqrt(n[0]) {
 		return ""
@@ -412,7 +412,8 @@ func findOtherLoad(v *view, _ *experiment.LevelSummary, run *experiment.Run) str
 // rise is by how much a counter rose during the level: from the last sample before it, if there is one, to the first
 // after it, or the last of the run. NaN: unknown.
 func (v *view) rise(run *experiment.Run, counter func(experiment.QueueSample) float64) float64 {
-	_, end := v.span()
+	_, last := v.span()
+	end := v.start.Add(last)
 	low, high := math.NaN(), math.NaN()
 	for _, s := range run.Queue {
 		if s.Level > v.index {

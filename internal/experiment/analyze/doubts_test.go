@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 // sound is a run of one level of which nothing is to be doubted.
@@ -109,10 +110,10 @@ func TestDoubts(t *testing.T) {
 			change: func(run *experiment.Run) {
 				each(run, func(i int, r *experiment.Request) {
 					if i < 40 {
-						r.Suspect = []string{"other_model", "prompt_length"}
+						r.Suspect = prober.SuspectOtherModel | prober.SuspectPromptLength
 					}
 					if i < 16 { // 1 %
-						r.Suspect = append(r.Suspect, "no_done")
+						r.Suspect |= prober.SuspectNoDone
 					}
 				})
 			},
@@ -124,7 +125,8 @@ func TestDoubts(t *testing.T) {
 				run.Levels[0].Client.LateGapsRatio, run.Levels[0].Client.ReadDelayMax = 0.027, 0.019
 				each(run, func(i int, r *experiment.Request) {
 					if i%5 == 0 {
-						r.Early = map[int]float64{8: 0.019}
+						r.Early = make([]time.Duration, len(r.Gaps)+1)
+						r.Early[8] = 19 * time.Millisecond
 					}
 				})
 			},
@@ -134,7 +136,7 @@ func TestDoubts(t *testing.T) {
 			name: "client late for an objective", level: closedLevel,
 			change: func(run *experiment.Run) {
 				run.Plan.SLOs = []experiment.Objective{{Indicator: experiment.TTFT, Quantile: 0.5, Threshold: 90 * time.Millisecond}}
-				each(run, func(_ int, r *experiment.Request) { r.Early = map[int]float64{0: 0.04} })
+				each(run, func(_ int, r *experiment.Request) { r.Early = []time.Duration{40 * time.Millisecond} })
 			},
 			doubts: []string{"client_late: the client read 0 % of the first tokens and 0 % of the others too late (up to 0 s) to know TTFT p50 (59.6 to 99.6 ms)"},
 		},
@@ -142,7 +144,7 @@ func TestDoubts(t *testing.T) {
 			name: "client late, but the objective is held at any rate", level: closedLevel,
 			change: func(run *experiment.Run) {
 				run.Plan.SLOs = []experiment.Objective{{Indicator: experiment.TTFT, Quantile: 0.5, Threshold: 200 * time.Millisecond}}
-				each(run, func(_ int, r *experiment.Request) { r.Early = map[int]float64{0: 0.04} })
+				each(run, func(_ int, r *experiment.Request) { r.Early = []time.Duration{40 * time.Millisecond} })
 			},
 		},
 		{
@@ -150,7 +152,8 @@ func TestDoubts(t *testing.T) {
 			change: func(run *experiment.Run) {
 				each(run, func(i int, r *experiment.Request) {
 					if i < 10 {
-						r.Early = map[int]float64{3: 0.004}
+						r.Early = make([]time.Duration, len(r.Gaps)+1)
+						r.Early[3] = 4 * time.Millisecond
 					}
 				})
 			},

@@ -11,22 +11,21 @@ import (
 // measured is the time over which the rates of a level are taken: from the first request sent to the last token of a
 // success, ramp and drain included. It is 0 if nothing succeeded.
 func (v *view) measured() time.Duration {
-	var first, last time.Time
+	if len(v.ok) == 0 {
+		return 0
+	}
+	first, last := time.Duration(math.MaxInt64), never
 	for _, r := range v.sent {
-		at := r.Sent
-		if at.IsZero() {
-			at = r.Started
+		at := r.sent
+		if at == never {
+			at = r.started
 		}
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
+		first = min(first, at)
 	}
 	for _, r := range v.ok {
-		if r.LastToken.After(last) {
-			last = r.LastToken
-		}
+		last = max(last, r.lastToken)
 	}
-	return max(0, last.Sub(first))
+	return max(0, last-first)
 }
 
 // perSecond is a count over the measured time; unknown where there is none.
@@ -42,7 +41,7 @@ func (v *view) perSecond(count int) experiment.Figure {
 func (v *view) outputRate(steady experiment.Estimate) experiment.Estimate {
 	tokens := 0
 	for _, r := range v.ok {
-		tokens += r.OutputTokens
+		tokens += int(r.outputTokens)
 	}
 	rate := v.perSecond(tokens)
 	return interval(rate, rate*steady.Low/steady.Value, rate*steady.High/steady.Value)
@@ -55,7 +54,7 @@ func (v *view) steadyRate() experiment.Estimate {
 		return experiment.Unknown()
 	}
 	tokens := v.tokens(from, to, 1)[0]
-	rate := experiment.Figure(tokens / to.Sub(from).Seconds())
+	rate := experiment.Figure(tokens / (to - from).Seconds())
 	chance := v.rateOfWindows(from, to)
 	if v.level.Closed() {
 		chance = v.rateOfSlots()
@@ -65,8 +64,8 @@ func (v *view) steadyRate() experiment.Estimate {
 
 // rateOfWindows is a rate whose interval is from the means of windows: as long as a request, and shorter where there
 // would be too few.
-func (v *view) rateOfWindows(from, to time.Time) experiment.Estimate {
-	length := to.Sub(from)
+func (v *view) rateOfWindows(from, to time.Duration) experiment.Estimate {
+	length := to - from
 	count := min(maxBlocks, max(minBlocks, int(length/max(1, v.meanTime()))))
 	return meanOf(v.tokens(from, to, count), slices.Repeat([]float64{length.Seconds() / float64(count)}, count))
 }
@@ -84,10 +83,10 @@ func (v *view) rateOfSlots() experiment.Estimate {
 	tokens, seconds := make([]float64, len(blocks)), make([]float64, len(blocks))
 	for i, block := range blocks {
 		for _, r := range block {
-			if r.OK() {
-				tokens[i] += float64(r.OutputTokens)
+			if r.ok() {
+				tokens[i] += float64(r.outputTokens)
 			}
-			seconds[i] += r.Ended.Sub(r.Started).Seconds()
+			seconds[i] += (r.ended - r.started).Seconds()
 		}
 	}
 	return meanOf(tokens, seconds)
@@ -95,14 +94,14 @@ func (v *view) rateOfSlots() experiment.Estimate {
 
 // tokens counts the output tokens that came in each of some windows of equal length between two times. Those of
 // failed requests do not count.
-func (v *view) tokens(from, to time.Time, windows int) []float64 {
-	counts, length := make([]float64, windows), to.Sub(from)
+func (v *view) tokens(from, to time.Duration, windows int) []float64 {
+	counts, length := make([]float64, windows), to-from
 	for _, r := range v.sent {
-		if r.Reason != "" {
+		if r.reason != "" {
 			continue
 		}
-		r.EachToken(func(at time.Time, n float64) {
-			if since := at.Sub(from); since >= 0 && since < length {
+		r.eachToken(func(at time.Duration, n float64) {
+			if since := at - from; since >= 0 && since < length {
 				counts[min(windows-1, int(float64(windows)*float64(since)/float64(length)))] += n
 			}
 		})

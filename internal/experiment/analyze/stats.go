@@ -9,6 +9,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
 	"github.com/llm-prober/llm_prober/internal/quantile"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 // The statistics of docs/definitions.md, "Statistics of a sweep". Nothing in them is random: a run has one summary.
@@ -24,14 +25,14 @@ const (
 // blocked splits requests, which are in the order of their starts, into blocks of equal size. A slow second hits all
 // that are in flight, so neighbours are alike. A block is twice as long as the number in flight, and shorter, down to
 // that number, where there would be too few; what it then shares with the block beside it [ratioOf] takes into account.
-func blocked(requests []*experiment.Request, inFlight float64) [][]*experiment.Request {
+func blocked(requests []*request, inFlight float64) [][]*request {
 	n := len(requests)
 	waves := float64(n) / max(1, inFlight)
 	count := min(maxBlocks, n, max(int(waves/2), min(minBlocks, int(waves))))
 	if count < 1 {
 		count = min(1, n)
 	}
-	blocks := make([][]*experiment.Request, count)
+	blocks := make([][]*request, count)
 	for i := range blocks {
 		blocks[i] = requests[i*n/count : (i+1)*n/count]
 	}
@@ -89,37 +90,52 @@ func meanOf(sums, counts []float64) experiment.Estimate {
 	return average{value, err, len(sums)}.estimate()
 }
 
-// sample is the values of one latency: those of the first wave of a closed loop, which is sent all at once and is
-// unlike all others in every run of its kind, so that nothing in it is by chance; those of the requests after it, in
-// blocks; and all of them sorted, with what they are at least and at most.
+// sample is the values of one latency in seconds: those of the first wave of a closed loop, which is sent all at once
+// and is unlike all others in every run of its kind, so that nothing in it is by chance; those of the requests after
+// it, in blocks; and all of them sorted, with what they are at least and at most. It is filled by add, endWave, add,
+// endBlock … and sort.
 type sample struct {
 	wave                []float64
 	blocks              [][]float64
-	sorted, least, most []float64
+	sorted, least, most []float64 // the last two are the first where all values are exact
+
+	values []float64 // of the wave and of all blocks
+	from   int       // where the block begins that is being filled
 }
 
-// newSample takes the values of the first wave and of each block; those of no value are left out.
-func newSample(wave []experiment.Span, blocks [][]experiment.Span) sample {
-	var s sample
-	split := func(spans []experiment.Span) []float64 {
-		values := make([]float64, len(spans))
-		for i, one := range spans {
-			values[i] = one.Value
-			s.least, s.most = append(s.least, one.Least), append(s.most, one.Most)
-		}
-		s.sorted = append(s.sorted, values...)
-		return values
+// newSample has room for so many values.
+func newSample(values int) sample { return sample{values: make([]float64, 0, values)} }
+
+func (s *sample) add(l prober.Latency) {
+	value := l.Value.Seconds()
+	if s.least == nil && (l.Least != l.Value || l.Most != l.Value) {
+		s.least = append(make([]float64, 0, cap(s.values)), s.values...)
+		s.most = slices.Clone(s.least)
 	}
-	for _, block := range blocks {
-		if len(block) > 0 {
-			s.blocks = append(s.blocks, split(block))
-		}
+	if s.least != nil {
+		s.least, s.most = append(s.least, l.Least.Seconds()), append(s.most, l.Most.Seconds())
 	}
-	s.wave = split(wave)
+	s.values = append(s.values, value)
+}
+
+func (s *sample) endWave() { s.wave, s.from = s.values, len(s.values) }
+
+// endBlock ends a block; one of no value is left out.
+func (s *sample) endBlock() {
+	if s.from < len(s.values) {
+		s.blocks, s.from = append(s.blocks, s.values[s.from:]), len(s.values)
+	}
+}
+
+func (s *sample) sort() {
+	s.sorted = slices.Clone(s.values)
 	slices.Sort(s.sorted)
+	if s.least == nil {
+		s.least, s.most = s.sorted, s.sorted
+		return
+	}
 	slices.Sort(s.least)
 	slices.Sort(s.most)
-	return s
 }
 
 // describe makes a distribution of a sample; of an empty one, of unknown figures.

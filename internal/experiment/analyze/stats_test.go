@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 var nan = experiment.Figure(math.NaN())
@@ -96,7 +97,7 @@ func TestBlocked(t *testing.T) {
 		{"at most 32", 64, 1, slices.Repeat([]int{2}, 32)},
 	} {
 		lengths := []int{}
-		for _, block := range blocked(make([]*experiment.Request, c.requests), c.inFlight) {
+		for _, block := range blocked(make([]*request, c.requests), c.inFlight) {
 			lengths = append(lengths, len(block))
 		}
 		if diff := cmp.Diff(c.want, lengths); diff != "" {
@@ -150,7 +151,7 @@ func TestDescribe(t *testing.T) {
 		P99: interval(98, 95, nan), // rank 85 of 88 is 96.5
 		Min: 0, Max: 99,
 	}
-	if diff := cmp.Diff(want, newSample(nil, exactBlocks(blocks)).describe(), nearly); diff != "" {
+	if diff := cmp.Diff(want, sampled(nil, exactBlocks(blocks)).describe(), nearly); diff != "" {
 		t.Errorf("distribution (-want +got):\n%s", diff)
 	}
 }
@@ -158,7 +159,7 @@ func TestDescribe(t *testing.T) {
 // The first wave is in the figures, but not in how much they differ by chance: of eight blocks that are alike, and a
 // wave that is not, the mean is known exactly, and the p50 as well as of 72 independent values.
 func TestDescribeWave(t *testing.T) {
-	s := newSample(exactly(slices.Repeat([]float64{100}, 8)), exactBlocks(slices.Repeat([][]float64{{1, 2, 3, 4, 5, 6, 7, 8}}, 8)))
+	s := sampled(exactly(slices.Repeat([]float64{100}, 8)), exactBlocks(slices.Repeat([][]float64{{1, 2, 3, 4, 5, 6, 7, 8}}, 8)))
 	d := s.describe()
 	mean := experiment.Figure(8*100+8*36) / 72
 	for _, c := range []struct {
@@ -181,7 +182,7 @@ func TestDescribeNothing(t *testing.T) {
 		Count: 0, Mean: experiment.Unknown(), P50: experiment.Unknown(), P90: experiment.Unknown(), P95: experiment.Unknown(), P99: experiment.Unknown(), Min: nan, Max: nan,
 	}
 	for name, blocks := range map[string][][]float64{"no block": nil, "empty blocks": {nil, {}}} {
-		if diff := cmp.Diff(want, newSample(nil, exactBlocks(blocks)).describe(), nearly); diff != "" {
+		if diff := cmp.Diff(want, sampled(nil, exactBlocks(blocks)).describe(), nearly); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -189,7 +190,7 @@ func TestDescribeNothing(t *testing.T) {
 
 // Figures of one value, or of one block, have no interval.
 func TestDescribeOneBlock(t *testing.T) {
-	d := newSample(nil, exactBlocks([][]float64{{3, 1, 2}})).describe()
+	d := sampled(nil, exactBlocks([][]float64{{3, 1, 2}})).describe()
 	for name, c := range map[string]struct{ got, want experiment.Estimate }{
 		"mean": {d.Mean, interval(2, nan, nan)},
 		"p50":  {d.P50, interval(2, nan, nan)},
@@ -203,7 +204,7 @@ func TestDescribeOneBlock(t *testing.T) {
 
 // Constant values are known exactly, but not beyond what their number tells.
 func TestDescribeConstant(t *testing.T) {
-	d := newSample(nil, exactBlocks(slices.Repeat([][]float64{slices.Repeat([]float64{7}, 4)}, 32))).describe()
+	d := sampled(nil, exactBlocks(slices.Repeat([][]float64{slices.Repeat([]float64{7}, 4)}, 32))).describe()
 	want := experiment.Distribution{
 		Count: 128, Mean: interval(7, 7, 7),
 		P50: interval(7, 7, 7), P90: interval(7, 7, 7), P95: interval(7, 7, 7), P99: interval(7, 7, nan), Min: 7, Max: 7,
@@ -276,13 +277,13 @@ func waning(n int, over float64, random *rand.Rand) []float64 {
 
 // inBlocks makes a sample of a series as [view.measure] does of requests.
 func inBlocks(values []float64, inFlight float64) sample {
-	blocks := blocked(make([]*experiment.Request, len(values)), inFlight)
+	blocks := blocked(make([]*request, len(values)), inFlight)
 	parts, at := make([][]float64, len(blocks)), 0
 	for i, block := range blocks {
 		parts[i] = values[at : at+len(block)]
 		at += len(block)
 	}
-	return newSample(nil, exactBlocks(parts))
+	return sampled(nil, exactBlocks(parts))
 }
 
 func TestCoverage(t *testing.T) {
@@ -318,30 +319,47 @@ func TestCoverage(t *testing.T) {
 }
 
 // exactly makes latencies without errors.
-func exactly(values []float64) []experiment.Span {
-	spans := make([]experiment.Span, len(values))
+func exactly(values []float64) []prober.Latency {
+	all := make([]prober.Latency, len(values))
 	for i, value := range values {
-		spans[i] = experiment.Span{Value: value, Least: value, Most: value}
+		all[i] = prober.Latency{Value: seconds(value), Least: seconds(value), Most: seconds(value)}
 	}
-	return spans
+	return all
 }
 
-func exactBlocks(blocks [][]float64) [][]experiment.Span {
-	all := make([][]experiment.Span, len(blocks))
+func exactBlocks(blocks [][]float64) [][]prober.Latency {
+	all := make([][]prober.Latency, len(blocks))
 	for i, block := range blocks {
 		all[i] = exactly(block)
 	}
 	return all
 }
 
+// sampled makes a sample of the latencies of a first wave and of blocks.
+func sampled(wave []prober.Latency, blocks [][]prober.Latency) sample {
+	s := newSample(0)
+	for _, l := range wave {
+		s.add(l)
+	}
+	s.endWave()
+	for _, block := range blocks {
+		for _, l := range block {
+			s.add(l)
+		}
+		s.endBlock()
+	}
+	s.sort()
+	return s
+}
+
 // What was read late is in every figure, and widens it: the figure and its interval hold what it may have been.
 func TestFiguresHoldTheErrorsOfTimeStamps(t *testing.T) {
-	blocks := make([][]experiment.Span, 10)
+	blocks := make([][]prober.Latency, 10)
 	for i := range 100 {
 		v := float64(i)
-		blocks[i%10] = append(blocks[i%10], experiment.Span{Value: v, Least: v - 2, Most: v + 1})
+		blocks[i%10] = append(blocks[i%10], prober.Latency{Value: seconds(v), Least: seconds(v - 2), Most: seconds(v + 1)})
 	}
-	exact, wide := newSample(nil, exactBlocks(numbered(10))).describe(), newSample(nil, blocks).describe()
+	exact, wide := sampled(nil, exactBlocks(numbered(10))).describe(), sampled(nil, blocks).describe()
 	for _, c := range []struct {
 		name        string
 		exact, wide experiment.Estimate

@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"math"
+	"slices"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
 )
@@ -28,15 +29,9 @@ func (v *view) summarize(run *experiment.Run) experiment.LevelSummary {
 		Requests: len(v.ended), Failed: len(v.ended) - len(v.ok), Missed: v.run.Missed,
 		Reasons: v.reasons(), Suspects: v.suspects(),
 
-		PromptTokens: meanCount(v.ok, func(r *experiment.Request) int { return r.PromptTokens }),
-		OutputTokens: meanCount(v.ok, func(r *experiment.Request) int { return r.OutputTokens }),
-		CachedTokens: meanCount(v.ok, func(r *experiment.Request) int { return r.CachedTokens }),
-
-		TTFT:             v.samples[experiment.TTFT].describe(),
-		TTFTFromSchedule: v.samples[experiment.TTFTFromSchedule].describe(),
-		ITL:              v.samples[experiment.ITL].describe(),
-		TPOT:             v.samples[experiment.TPOT].describe(),
-		Duration:         v.samples[experiment.Duration].describe(),
+		PromptTokens: meanCount(v.ok, func(r *request) int32 { return r.promptTokens }),
+		OutputTokens: meanCount(v.ok, func(r *request) int32 { return r.outputTokens }),
+		CachedTokens: meanCount(v.ok, func(r *request) int32 { return r.cachedTokens }),
 
 		OutputRate: v.outputRate(steady), SteadyRate: steady,
 		RequestRate: v.perSecond(len(v.ok)), Goodput: v.goodput(run.Plan.SLOs),
@@ -50,8 +45,18 @@ func (v *view) summarize(run *experiment.Run) experiment.LevelSummary {
 	if from, to, ok := v.steady(); ok {
 		l.InFlight = experiment.Figure(inFlight(v.sent, from, to))
 	}
-	for _, objective := range run.Plan.SLOs {
-		l.Verdicts = append(l.Verdicts, v.verdict(objective))
+	l.Verdicts = slices.Repeat([]experiment.Verdict{{}}, len(run.Plan.SLOs))
+	for indicator, into := range map[experiment.Indicator]*experiment.Distribution{
+		experiment.TTFT: &l.TTFT, experiment.TTFTFromSchedule: &l.TTFTFromSchedule, experiment.ITL: &l.ITL,
+		experiment.TPOT: &l.TPOT, experiment.Duration: &l.Duration,
+	} {
+		s := v.sample(indicator) // one at a time is in memory
+		*into = s.describe()
+		for i, objective := range run.Plan.SLOs {
+			if objective.Indicator == indicator {
+				l.Verdicts[i] = v.verdict(objective, s)
+			}
+		}
 	}
 	l.Doubts, l.Notes = v.doubt(&l, run)
 	return l
@@ -63,10 +68,11 @@ func (v *view) goodput(objectives []experiment.Objective) experiment.Figure {
 		return experiment.Figure(math.NaN())
 	}
 	good := 0
+	var res result
 	for _, r := range v.ok {
 		held := true
 		for _, objective := range objectives {
-			held = held && heldBy(objective, r)
+			held = held && heldBy(objective, res.of(r))
 		}
 		if held {
 			good++
@@ -81,5 +87,5 @@ func (v *view) drain() experiment.Figure {
 		return experiment.Figure(math.NaN())
 	}
 	_, end := v.span()
-	return experiment.Figure(end.Sub(v.sent[len(v.sent)-1].Started).Seconds())
+	return experiment.Figure((end - v.sent[len(v.sent)-1].started).Seconds())
 }

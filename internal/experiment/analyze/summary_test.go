@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 // at is a time of the run below, in seconds after its start.
@@ -20,11 +21,10 @@ func at(seconds float64) time.Time { return epoch.Add(time.Duration(seconds * fl
 
 // answered is a request of three tokens that was sent and got its tokens at some seconds.
 func answered(sent, first, second, third float64) experiment.Request {
-	return experiment.Request{
-		Scheduled: at(sent - 0.1), Started: at(sent), Connected: at(sent), Sent: at(sent), Headers: at(first),
-		FirstToken: at(first), LastToken: at(third), Ended: at(third),
-		Gaps: []float64{second - first, third - second}, FirstTokens: 1, OutputTokens: 3, PromptTokens: 5, CachedTokens: -1,
-	}
+	return experiment.Request{Result: prober.Result{
+		Probe:     &prober.Probe{Scheduled: at(sent - 0.1), Started: at(sent)},
+		Connected: at(sent), Sent: at(sent), Headers: at(first), FirstToken: at(first), LastToken: at(third), Ended: at(third), Gaps: []time.Duration{seconds(second - first), seconds(third - second)}, FirstTokens: 1, OutputTokens: 3, PromptTokens: 5, CachedTokens: -1,
+	}}
 }
 
 // byHand is a closed loop of two, in which six requests succeed:
@@ -43,8 +43,14 @@ func byHand() *experiment.Run {
 			answered(0, 1, 2.5, 4), answered(0, 2, 3, 4),
 			answered(4, 5, 6, 8), answered(4, 5.5, 6.5, 8),
 			answered(8, 9, 10, 12), answered(8, 10, 11, 12),
-			{Started: at(12), Sent: at(12), Ended: at(14), Reason: "timeout", PromptTokens: -1, CachedTokens: -1},
-			{Started: at(-5), Sent: at(-5), FirstToken: at(-1), LastToken: at(-1), Ended: at(-1), OutputTokens: 1000, Warmup: true},
+			{Result: prober.Result{
+				Probe: &prober.Probe{Started: at(12)},
+				Sent:  at(12), Ended: at(14), Reason: "timeout", PromptTokens: -1, CachedTokens: -1,
+			}},
+			{Result: prober.Result{
+				Probe: &prober.Probe{Started: at(-5), Warmup: true},
+				Sent:  at(-5), FirstToken: at(-1), LastToken: at(-1), Ended: at(-1), OutputTokens: 1000,
+			}},
 		},
 		Levels: []experiment.LevelRun{{Start: at(0), End: at(14), Empty: at(15), Client: experiment.Client{GoMaxProcs: 2}}},
 	}
@@ -116,7 +122,7 @@ func TestSteadyRateInterval(t *testing.T) {
 	}
 	for i := range 5 {
 		r := &run.Requests[2*i+1]
-		r.Gaps, r.OutputTokens = []float64{3}, 2
+		r.Gaps, r.OutputTokens = []time.Duration{3 * time.Second}, 2
 	}
 	// Full from 4 to 36. Tokens come there at 4, twice each from 5, 13, 21, 29, three times from 9, 17, 25, and of the
 	// request sent at 32 two before 36.
@@ -157,15 +163,24 @@ func TestSummarizeNothing(t *testing.T) {
 		}
 	}
 	refused := func(level int, from float64) experiment.Request {
-		return experiment.Request{Level: level, Started: at(from), Ended: at(from + 0.1), Reason: "connect", PromptTokens: -1, CachedTokens: -1}
+		return experiment.Request{Level: level, Result: prober.Result{
+			Probe: &prober.Probe{Started: at(from)},
+			Ended: at(from + 0.1), Reason: "connect", PromptTokens: -1, CachedTokens: -1,
+		}}
 	}
 	for name, run := range map[string]*experiment.Run{
-		"no request":     {Plan: plan(), Levels: []experiment.LevelRun{{}, {}}},
-		"one refused":    {Plan: plan(), Levels: []experiment.LevelRun{{}, {}}, Requests: []experiment.Request{refused(0, 0), refused(1, 1)}},
-		"all refused":    {Plan: plan(), Levels: []experiment.LevelRun{{}, {}}, Requests: []experiment.Request{refused(0, 0), refused(0, 0), refused(0, 1), refused(1, 2), refused(1, 2.5), refused(1, 3)}},
-		"only warm-up":   {Plan: plan(), Levels: []experiment.LevelRun{{}, {}}, Requests: []experiment.Request{{Warmup: true, Started: at(0), Ended: at(1)}}},
-		"only abandoned": {Plan: plan(), Levels: []experiment.LevelRun{{Cut: "interrupted"}, {}}, Requests: []experiment.Request{{Abandoned: true, Started: at(0), Ended: at(1)}}},
-		"no queue":       {Plan: plan(), Levels: []experiment.LevelRun{{}, {}}, Queue: []experiment.QueueSample{{At: at(0), Running: math.NaN(), Waiting: math.NaN()}}},
+		"no request":  {Plan: plan(), Levels: []experiment.LevelRun{{}, {}}},
+		"one refused": {Plan: plan(), Levels: []experiment.LevelRun{{}, {}}, Requests: []experiment.Request{refused(0, 0), refused(1, 1)}},
+		"all refused": {Plan: plan(), Levels: []experiment.LevelRun{{}, {}}, Requests: []experiment.Request{refused(0, 0), refused(0, 0), refused(0, 1), refused(1, 2), refused(1, 2.5), refused(1, 3)}},
+		"only warm-up": {Plan: plan(), Levels: []experiment.LevelRun{{}, {}}, Requests: []experiment.Request{{Result: prober.Result{
+			Probe: &prober.Probe{Warmup: true, Started: at(0)},
+			Ended: at(1),
+		}}}},
+		"only abandoned": {Plan: plan(), Levels: []experiment.LevelRun{{Cut: "interrupted"}, {}}, Requests: []experiment.Request{{Result: prober.Result{
+			Probe:     &prober.Probe{Started: at(0)},
+			Abandoned: true, Ended: at(1),
+		}}}},
+		"no queue": {Plan: plan(), Levels: []experiment.LevelRun{{}, {}}, Queue: []experiment.QueueSample{{At: at(0), Running: math.NaN(), Waiting: math.NaN()}}},
 	} {
 		for _, l := range Summarize(run).Levels {
 			for what, e := range map[string]experiment.Estimate{
@@ -226,16 +241,15 @@ func anything(random *rand.Rand) *experiment.Run {
 		return at(float64(random.IntN(100)))
 	}
 	for range random.IntN(300) {
-		r := experiment.Request{
-			Level: random.IntN(5) - 1, Scheduled: stamp(), Started: stamp(), Sent: stamp(), FirstToken: stamp(), LastToken: stamp(), Ended: stamp(),
-			FirstTokens: random.IntN(3), OutputTokens: random.IntN(5), PromptTokens: random.IntN(3) - 1, CachedTokens: random.IntN(3) - 1,
-			Abandoned: random.IntN(5) == 0, Warmup: random.IntN(5) == 0,
-		}
+		r := experiment.Request{Level: random.IntN(5) - 1, Result: prober.Result{
+			Probe: &prober.Probe{Scheduled: stamp(), Started: stamp(), Warmup: random.IntN(5) == 0},
+			Sent:  stamp(), FirstToken: stamp(), LastToken: stamp(), Ended: stamp(), FirstTokens: random.IntN(3), OutputTokens: random.IntN(5), PromptTokens: random.IntN(3) - 1, CachedTokens: random.IntN(3) - 1, Abandoned: random.IntN(5) == 0,
+		}}
 		if random.IntN(5) == 0 {
 			r.Reason = "timeout"
 		}
 		for range random.IntN(4) {
-			r.Gaps = append(r.Gaps, random.Float64())
+			r.Gaps = append(r.Gaps, seconds(random.Float64()))
 		}
 		run.Requests = append(run.Requests, r)
 	}
@@ -250,7 +264,10 @@ func TestSummarizeInterrupted(t *testing.T) {
 	run := byHand()
 	run.Plan.Levels = append(run.Plan.Levels, experiment.Level{Concurrency: 4})
 	run.Levels[0].Cut = "interrupted"
-	run.Requests[6] = experiment.Request{Started: at(12), Sent: at(12), FirstToken: at(12.5), LastToken: at(12.5), Ended: at(13), OutputTokens: 1, Abandoned: true}
+	run.Requests[6] = experiment.Request{Result: prober.Result{
+		Probe: &prober.Probe{Started: at(12)},
+		Sent:  at(12), FirstToken: at(12.5), LastToken: at(12.5), Ended: at(13), OutputTokens: 1, Abandoned: true,
+	}}
 	summary := Summarize(run)
 	if len(summary.Levels) != 1 {
 		t.Fatalf("%d levels", len(summary.Levels))

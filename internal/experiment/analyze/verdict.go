@@ -8,7 +8,7 @@ import (
 )
 
 // verdict judges an objective on a level. A request that failed, or was due and not sent, was slower than any bound.
-func (v *view) verdict(o experiment.Objective) experiment.Verdict {
+func (v *view) verdict(o experiment.Objective, s sample) experiment.Verdict {
 	bad, all := len(v.ended)-len(v.ok)+v.run.Missed, len(v.ended)+v.run.Missed
 	verdict := experiment.Verdict{Objective: o, Estimate: experiment.Unknown()}
 	if len(v.ok) == 0 {
@@ -21,7 +21,7 @@ func (v *view) verdict(o experiment.Objective) experiment.Verdict {
 		verdict.Estimate.Value = experiment.Figure(math.Inf(1))
 		return verdict
 	}
-	verdict.Estimate = v.samples[o.Indicator].percentile(min(1, quantile))
+	verdict.Estimate = s.percentile(min(1, quantile))
 	threshold := experiment.Figure(o.Threshold.Seconds())
 	verdict.Held = verdict.Estimate.Value <= threshold
 	if verdict.Held {
@@ -35,15 +35,15 @@ func (v *view) verdict(o experiment.Objective) experiment.Verdict {
 // heldBy reports whether a request by itself holds the objective: of its gaps, the percentile by nearest rank. What
 // is not known of a request is not held.
 func heldBy(o experiment.Objective, r *experiment.Request) bool {
-	threshold := o.Threshold.Seconds()
 	if o.Indicator != experiment.ITL {
-		return r.Value(o.Indicator) <= threshold
+		l, known := r.Latency(o.Indicator)
+		return known && l.Value <= o.Threshold
 	}
-	gaps, within := r.ITL(), 0
-	for _, gap := range gaps {
-		if gap <= threshold {
+	gaps, within := 0, 0
+	for gap := range r.ITL() {
+		if gaps++; gap.Value <= o.Threshold {
 			within++
 		}
 	}
-	return len(gaps) > 0 && within >= quantile.Rank(len(gaps), o.Quantile)
+	return gaps > 0 && within >= quantile.Rank(gaps, o.Quantile)
 }

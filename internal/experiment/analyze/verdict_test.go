@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 // A level of 100 requests with TTFTs of 1 to 100 ms, in an order that tells nothing, and gaps of 10 ms.
@@ -17,10 +18,10 @@ func hundred(t testing.TB, change func(*experiment.Run)) *experiment.Run {
 	at := epoch
 	for i := range 100 {
 		ttft := time.Duration(i*37%100+1) * time.Millisecond
-		r := experiment.Request{
-			Scheduled: at, Started: at, Sent: at, FirstToken: at.Add(ttft), LastToken: at.Add(ttft + 20*time.Millisecond),
-			Gaps: []float64{0.01, 0.01}, FirstTokens: 1, OutputTokens: 3, PromptTokens: 5, CachedTokens: -1,
-		}
+		r := experiment.Request{Result: prober.Result{
+			Probe: &prober.Probe{Scheduled: at, Started: at},
+			Sent:  at, FirstToken: at.Add(ttft), LastToken: at.Add(ttft + 20*time.Millisecond), Gaps: []time.Duration{seconds(0.01), seconds(0.01)}, FirstTokens: 1, OutputTokens: 3, PromptTokens: 5, CachedTokens: -1,
+		}}
 		r.Ended = r.LastToken
 		run.Requests = append(run.Requests, r)
 		at = r.Ended
@@ -63,7 +64,7 @@ func TestVerdict(t *testing.T) {
 		{"nothing was sent", "ttft_p50=1s", func(run *experiment.Run) { run.Requests = nil }, nan, false, false},
 		{"unknown", "tpot_p50=1s", func(run *experiment.Run) {
 			for i := range run.Requests {
-				run.Requests[i].Suspect = []string{"coalesced"}
+				run.Requests[i].Suspect = prober.SuspectCoalesced
 			}
 		}, nan, false, false},
 	} {
@@ -71,7 +72,8 @@ func TestVerdict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := newView(hundred(t, c.change), 0).verdict(o)
+		level := newView(hundred(t, c.change), 0)
+		v := level.verdict(o, level.sample(o.Indicator))
 		got := struct {
 			Value      experiment.Figure
 			Held, Sure bool
@@ -85,10 +87,10 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestHeldBy(t *testing.T) {
-	r := experiment.Request{
-		Sent: epoch, FirstToken: epoch.Add(time.Second), LastToken: epoch.Add(2 * time.Second), Ended: epoch.Add(2 * time.Second),
-		Gaps: []float64{0.1, 0.2, 0.3, 0.4}, FirstTokens: 1, OutputTokens: 5,
-	}
+	r := experiment.Request{Result: prober.Result{
+		Probe: &prober.Probe{},
+		Sent:  epoch, FirstToken: epoch.Add(time.Second), LastToken: epoch.Add(2 * time.Second), Ended: epoch.Add(2 * time.Second), Gaps: []time.Duration{seconds(0.1), seconds(0.2), seconds(0.3), seconds(0.4)}, FirstTokens: 1, OutputTokens: 5,
+	}}
 	for text, want := range map[string]bool{
 		"ttft_p95=1s":       true,
 		"ttft_p95=999ms":    false,

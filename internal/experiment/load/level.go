@@ -143,10 +143,14 @@ func (l *level) account(went *experiment.LevelRun, run *experiment.Run) {
 		return
 	}
 	requests := run.Measured(l.index)
-	for _, r := range requests {
-		if r == requests[0] || r.Ended.After(went.End) {
-			went.End = r.Ended
+	var last time.Time
+	for r := range requests {
+		if r.Ended.After(last) {
+			last = r.Ended
 		}
+	}
+	if !last.IsZero() {
+		went.End = last
 	}
 	went.Empty = run.Emptied(l.index)
 	went.Client = l.meter.client(requests)

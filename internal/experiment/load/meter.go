@@ -1,6 +1,7 @@
 package load
 
 import (
+	"iter"
 	"runtime"
 	"slices"
 	"sync"
@@ -41,7 +42,7 @@ func (m *meter) note(res *prober.Result) {
 }
 
 // client tells how the process fared, given the requests of the level.
-func (m *meter) client(requests []*experiment.Request) experiment.Client {
+func (m *meter) client(requests iter.Seq[*experiment.Request]) experiment.Client {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	cpu, rss := usage()
@@ -51,18 +52,17 @@ func (m *meter) client(requests []*experiment.Request) experiment.Client {
 	}
 	var delays []float64
 	var answers, lateFirst, gaps, lateGaps int
-	for _, r := range requests {
+	for r := range requests {
 		delays = append(delays, r.Started.Sub(r.Scheduled).Seconds())
-		if !r.OK() {
-			continue
+		if ttft, known := r.TTFT(); known {
+			answers++
+			if !ttft.Sound() {
+				lateFirst++
+			}
 		}
-		answers++
-		if r.LeftLate() || r.LateAt(0) {
-			lateFirst++
-		}
-		gaps += len(r.Gaps)
-		for i := range r.Gaps {
-			if r.LateAt(i) || r.LateAt(i+1) {
+		for gap := range r.ITL() {
+			gaps++
+			if !gap.Sound() {
 				lateGaps++
 			}
 		}

@@ -90,7 +90,8 @@ func TestOpenLoop(t *testing.T) {
 					due = append(due, r.Scheduled.Sub(run.Levels[0].Start))
 					delays = append(delays, r.Started.Sub(r.Scheduled))
 				}
-				if diff := cmp.Diff(want, due); diff != "" {
+				stored := cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() <= time.Microsecond })
+				if diff := cmp.Diff(want, due, stored); diff != "" {
 					t.Errorf("requests were due at (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(make([]time.Duration, 40), delays); diff != "" {
@@ -180,16 +181,30 @@ func TestRecord(t *testing.T) {
 		l := newLab(t, vllmsim.Config{PerRequestMetrics: true, PromptTokensDetails: true})
 		run, _ := l.measure(t, t.Context(), plan(experiment.Level{Concurrency: 1, Requests: 1}))
 		r := run.Requests[0]
-		zero, prefill := 0.0, 0.01
-		sent := r.Sent
-		want := experiment.Request{
-			ID: r.ID, Status: 200, Scheduled: sent, Started: sent, Connected: sent, Sent: sent, Headers: r.Headers,
-			FirstToken: sent.Add(10 * time.Millisecond), LastToken: sent.Add(40 * time.Millisecond), Ended: r.Ended,
-			Gaps: []float64{0.01, 0.01, 0.01}, FirstTokens: 1, OutputTokens: 4, PromptTokens: 64, CachedTokens: 0,
-			ServerQueue: &zero, ServerPrefill: &prefill,
+		sent, ms := r.Sent, time.Millisecond
+		for _, c := range []struct {
+			what      string
+			got, want any
+		}{
+			{"scheduled", r.Scheduled, sent},
+			{"started", r.Started, sent},
+			{"connected", r.Connected, sent},
+			{"first token", r.FirstToken.Sub(sent), 10 * ms},
+			{"last token", r.LastToken.Sub(sent), 40 * ms},
+			{"status", r.Status, 200},
+			{"prompt, cached and output tokens", [3]int{r.PromptTokens, r.CachedTokens, r.OutputTokens}, [3]int{64, 0, 4}},
+			{"tokens in the first event", r.FirstTokens, 1},
+			{"suspect", r.Suspect, prober.Suspect(0)},
+		} {
+			if c.got != c.want {
+				t.Errorf("%s is %v, want %v", c.what, c.got, c.want)
+			}
 		}
-		if diff := cmp.Diff(want, r); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+		if diff := cmp.Diff([]time.Duration{10 * ms, 10 * ms, 10 * ms}, r.Gaps); diff != "" {
+			t.Errorf("gaps (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(&prober.ServerTimings{Prefill: 10 * ms}, r.Server); diff != "" {
+			t.Errorf("account of the server (-want +got):\n%s", diff)
 		}
 		if name, offset := sent.Zone(); name != "UTC" || offset != 0 {
 			t.Errorf("times are in %s", name)

@@ -185,8 +185,8 @@ func (f *Fit) intake(all []woken, note string) {
 		engine := f.Model.StepTime(w.work) + time.Duration(w.steps-1)*f.Model.Base
 		outside = append(outside, observation{w.seconds - engine.Seconds(), vllmsim.Work{Prefill: w.request.prompt}})
 		lengths, ttft = append(lengths, w.request.prompt), append(ttft, w.seconds)
-		if r := w.request; r.ServerQueue != nil && r.ServerPrefill != nil {
-			account = append(account, w.seconds-*r.ServerQueue-*r.ServerPrefill)
+		if r := w.request.Server; r != nil {
+			account = append(account, w.seconds-(r.Queue+r.Prefill).Seconds())
 		}
 	}
 	p := Parameter{Name: "per-intake", Unit: "s/token", Error: experiment.Figure(math.NaN()), Note: note}

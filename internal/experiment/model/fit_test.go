@@ -46,10 +46,10 @@ func shaken(run *experiment.Run, mean time.Duration) *experiment.Run {
 		last := at.Add(late())
 		r.FirstToken = last
 		for g, gap := range r.Gaps {
-			at = at.Add(time.Duration(gap * float64(time.Second)))
+			at = at.Add(gap)
 			arrived := at.Add(late())
-			r.Gaps[g] = experiment.Microseconds(max(0, arrived.Sub(last)))
-			last = last.Add(time.Duration(r.Gaps[g] * float64(time.Second)))
+			r.Gaps[g] = max(0, arrived.Sub(last)).Round(time.Microsecond)
+			last = last.Add(r.Gaps[g])
 		}
 		r.LastToken = last
 	}
@@ -189,9 +189,9 @@ func farther(run *experiment.Run, by time.Duration) *experiment.Run {
 }
 
 // accounted is a run whose requests carry the server's own account.
-func accounted(run *experiment.Run, queue, prefill float64) *experiment.Run {
+func accounted(run *experiment.Run, queue, prefill time.Duration) *experiment.Run {
 	for i := range run.Requests {
-		run.Requests[i].ServerQueue, run.Requests[i].ServerPrefill = &queue, &prefill
+		run.Requests[i].Server = &prober.ServerTimings{Queue: queue, Prefill: prefill}
 	}
 	return run
 }
@@ -218,7 +218,7 @@ func TestFitOfTheTimeOutsideTheEngine(t *testing.T) {
 		},
 		{
 			"beside the server's own account", oneLength,
-			func(run *experiment.Run) *experiment.Run { return accounted(farther(run, way), 0, 0.0920) },
+			func(run *experiment.Run) *experiment.Run { return accounted(farther(run, way), 0, 92*time.Millisecond) },
 			4.9 + 5000.0/512, "ms (median by the server's own account: 7.5",
 		},
 		{"only what grows with the prompt, where lengths differ", twoLengths, func(run *experiment.Run) *experiment.Run { return run }, 4.9, ""},
@@ -229,7 +229,9 @@ func TestFitOfTheTimeOutsideTheEngine(t *testing.T) {
 		},
 		{
 			"not of requests that the server says waited", oneLength,
-			func(run *experiment.Run) *experiment.Run { return accounted(farther(run, way), 0.002, 0.0920) },
+			func(run *experiment.Run) *experiment.Run {
+				return accounted(farther(run, way), 2*time.Millisecond, 92*time.Millisecond)
+			},
 			0, "no request met an idle server alone",
 		},
 		{"nor of requests beside others", oneLength[1:], func(run *experiment.Run) *experiment.Run { return run }, 0, "no request met an idle server alone"},

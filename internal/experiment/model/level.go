@@ -36,7 +36,7 @@ func (l *virtualLevel) simulate(ctx context.Context) (went experiment.LevelRun) 
 	}
 	l.watcher.Entered(l.index, experiment.WarmingUp, l.now)
 	l.warmUp(ctx)
-	went.Start = l.now
+	went.Start = l.now.Round(time.Microsecond)
 	if ctx.Err() != nil {
 		went.End, went.Cut = l.now, experiment.CutBy(ctx)
 		return went
@@ -127,8 +127,11 @@ func (l *virtualLevel) runOpen(ctx context.Context) (missed int) {
 func (l *virtualLevel) send(due, at time.Time, warmup bool) *experiment.Request {
 	id := len(l.sent)
 	sent := &experiment.Request{
-		Level: l.index, ID: fmt.Sprintf("%d-%d", l.index, id), Warmup: warmup,
-		Scheduled: due, Started: at, Connected: at, Sent: at, PromptTokens: l.PromptTokens,
+		Level: l.index,
+		Result: prober.Result{
+			Probe:     &prober.Probe{RequestID: fmt.Sprintf("%d-%d", l.index, id), Warmup: warmup, Scheduled: due, Started: at},
+			DialStart: at, Connected: at, Sent: at, PromptTokens: l.PromptTokens,
+		},
 	}
 	l.sent = append(l.sent, sent)
 	l.open = append(l.open, id)
@@ -201,7 +204,7 @@ func (l *virtualLevel) take(step vllmsim.StepEnd) {
 			r.Headers, r.FirstToken, r.FirstTokens = l.now, l.now, 1
 			l.prompt += float64(r.PromptTokens)
 		} else {
-			r.Gaps = append(r.Gaps, experiment.Microseconds(l.now.Sub(r.LastToken)))
+			r.Gaps = append(r.Gaps, l.now.Sub(r.LastToken))
 		}
 		r.LastToken = l.now
 		r.OutputTokens++
@@ -217,8 +220,9 @@ func (l *virtualLevel) ended(id int, at time.Time) {
 	r := l.sent[id]
 	r.Ended = at
 	l.open = slices.DeleteFunc(l.open, func(other int) bool { return other == id })
-	l.run.Requests = append(l.run.Requests, *r)
-	l.watcher.Ended(r)
+	stored := experiment.Request{Level: r.Level, Result: experiment.AsStored(r.Result)}
+	l.run.Requests = append(l.run.Requests, stored)
+	l.watcher.Ended(&stored)
 	l.refill(r)
 }
 
@@ -240,7 +244,7 @@ func (l *virtualLevel) eldest() (id int) {
 func (l *virtualLevel) expire() {
 	id := l.eldest()
 	r := l.sent[id]
-	r.Reason, r.Error = prober.ReasonTimeout, fmt.Sprintf("no end after %v", l.plan.Timeout)
+	r.Reason, r.Err = prober.ReasonTimeout, fmt.Errorf("no end after %v", l.plan.Timeout)
 	l.sim.Abort(id)
 	l.ended(id, l.now)
 }

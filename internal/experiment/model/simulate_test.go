@@ -59,7 +59,11 @@ func briefly(run *experiment.Run) (all []brief) {
 		case !r.OK():
 			ending = fmt.Sprintf("%s at %v", r.Reason, since(r.Ended))
 		}
-		all = append(all, brief{since(r.Scheduled), since(r.Sent), since(r.FirstToken), since(r.LastToken), r.Gaps, ending})
+		var gaps []float64
+		for _, gap := range r.Gaps {
+			gaps = append(gaps, gap.Seconds())
+		}
+		all = append(all, brief{since(r.Scheduled), since(r.Sent), since(r.FirstToken), since(r.LastToken), gaps, ending})
 	}
 	return all
 }

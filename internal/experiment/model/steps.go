@@ -11,6 +11,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/internal/experiment"
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
+	"github.com/llm-prober/llm_prober/prober"
 )
 
 // trace is the engine's steps of one level, as the arrival of tokens shows them: tokens that arrive together are of
@@ -56,7 +57,7 @@ type stamp struct {
 func traceLevel(run *experiment.Run, index int) *trace {
 	t := &trace{level: index}
 	var stamps []stamp
-	for _, r := range run.Of(index) {
+	for r := range run.Each(index) {
 		if r.FirstToken.IsZero() {
 			continue
 		}
@@ -69,8 +70,8 @@ func traceLevel(run *experiment.Run, index int) *trace {
 		}
 		t.requests = append(t.requests, request)
 		number := 0
-		r.EachToken(func(at time.Time, _ float64) {
-			if !r.LateAt(number) {
+		r.EachToken(func(at time.Time) {
+			if !r.Late(number) {
 				stamps = append(stamps, stamp{at.Sub(t.origin).Seconds(), request, number})
 			}
 			number++
@@ -106,7 +107,9 @@ func (t *trace) group(stamps []stamp) {
 func (t *trace) pause() float64 {
 	var gaps []float64
 	for _, r := range t.requests {
-		gaps = append(gaps, r.Gaps...)
+		for _, gap := range r.Gaps {
+			gaps = append(gaps, gap.Seconds())
+		}
 	}
 	if len(gaps) == 0 {
 		return 1e-3
@@ -243,14 +246,14 @@ type woken struct {
 // idle lists what was done for requests that found the engine idle, by the arrival of tokens and, where the server
 // gave one, its own account of how long they waited.
 func (t *trace) idle(budget int) (all []woken) {
-	const atOnce = 1e-3 // seconds
+	const atOnce = time.Millisecond
 	for i, s := range t.steps {
 		if s.work.Decoding > 0 || len(s.finished) == 0 || s.work.Prefill > budget && len(s.finished) > 1 {
 			continue
 		}
 		r := s.finished[0]
 		ttft := r.FirstToken.Sub(r.Sent).Seconds()
-		if r.LeftLate() || r.LateAt(0) || i > 0 && t.steps[i-1].end > s.end-ttft || r.ServerQueue != nil && *r.ServerQueue > atOnce {
+		if r.SentLate > prober.SoundError || r.Late(0) || i > 0 && t.steps[i-1].end > s.end-ttft || r.Server != nil && r.Server.Queue > atOnce {
 			continue
 		}
 		all = append(all, woken{observation{ttft, s.work}, (s.work.Prefill + budget - 1) / budget, r, t.alone(r)})
@@ -299,7 +302,7 @@ func (t *trace) places(budget int) int {
 func (t *trace) joined(budget, runningCap int) (next, afterNext int) {
 	const full, just = 0.9, 2e-3
 	for _, r := range t.requests {
-		if r.first < 0 || r.LeftLate() || r.sent == 0 || r.sent+2 >= len(t.steps) || r.prompt > budget/2 || !t.linked(r.sent) || !t.linked(r.sent+1) {
+		if r.first < 0 || r.SentLate > prober.SoundError || r.sent == 0 || r.sent+2 >= len(t.steps) || r.prompt > budget/2 || !t.linked(r.sent) || !t.linked(r.sent+1) {
 			continue
 		}
 		s := t.steps[r.sent+1]

@@ -22,8 +22,8 @@ func slower(plan experiment.Plan, by float64) *experiment.Run {
 		r.FirstToken = r.Sent.Add(time.Duration(by * float64(r.FirstToken.Sub(r.Sent))))
 		last := r.FirstToken
 		for j := range r.Gaps {
-			r.Gaps[j] *= by
-			last = last.Add(time.Duration(r.Gaps[j] * float64(time.Second)))
+			r.Gaps[j] = time.Duration(by * float64(r.Gaps[j]))
+			last = last.Add(r.Gaps[j])
 		}
 		r.LastToken = last
 		r.Ended = last

@@ -30,7 +30,7 @@ func failures(run *experiment.Run, levels []experiment.LevelSummary) []failure {
 		if l.Failed == 0 {
 			continue
 		}
-		for _, r := range run.Of(l.Index) {
+		for r := range run.Each(l.Index) {
 			if r.OK() || r.Abandoned || r.Warmup {
 				continue
 			}
@@ -51,7 +51,10 @@ func newFailure(run *experiment.Run, name string, r *experiment.Request) failure
 	of := level{LevelRun: run.Levels[r.Level]}
 	f := failure{
 		Level: name, Reason: clean(string(r.Reason)), Status: humanize.Unknown, After: humanize.Seconds(of.since(r.Ended)),
-		Error: clean(r.Error), Count: 1,
+		Count: 1,
+	}
+	if r.Err != nil {
+		f.Error = clean(r.Err.Error())
 	}
 	if r.Status != 0 {
 		f.Status = strconv.Itoa(r.Status)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -14,13 +15,34 @@ func TestFailuresAreListedByLevelAndReason(t *testing.T) {
 	levels := []experiment.LevelSummary{{Index: 0, Level: experiment.Level{Concurrency: 1}}, {Index: 1, Level: experiment.Level{Concurrency: 2}, Failed: 3}}
 	after := func(s int) time.Time { return began().Add(time.Duration(s) * time.Second) }
 	run := &experiment.Run{Levels: []experiment.LevelRun{{Start: began()}, {Start: began()}}, Requests: []experiment.Request{
-		{Level: 1, Reason: prober.ReasonTimeout, Error: "after 2 min", Ended: after(120)},
-		{Level: 1, Reason: prober.ReasonTimeout, Error: "another", Ended: after(121)},
-		{Level: 1, Reason: prober.ReasonOverloaded, Status: 503, Error: "\x1b[31mbusy", Ended: after(122)},
-		{Level: 0, Reason: prober.ReasonTimeout, Warmup: true, Ended: after(1)},
-		{Level: 0, Reason: prober.ReasonTimeout, Abandoned: true, Ended: after(1)},
-		{Level: 7, Reason: prober.ReasonTimeout, Ended: after(1)},
-		{Level: 0, Ended: after(1)},
+		{Level: 1, Result: prober.Result{
+			Probe:  &prober.Probe{},
+			Reason: prober.ReasonTimeout, Err: errors.New("after 2 min"), Ended: after(120),
+		}},
+		{Level: 1, Result: prober.Result{
+			Probe:  &prober.Probe{},
+			Reason: prober.ReasonTimeout, Err: errors.New("another"), Ended: after(121),
+		}},
+		{Level: 1, Result: prober.Result{
+			Probe:  &prober.Probe{},
+			Reason: prober.ReasonOverloaded, Status: 503, Err: errors.New("\x1b[31mbusy"), Ended: after(122),
+		}},
+		{Level: 0, Result: prober.Result{
+			Probe:  &prober.Probe{Warmup: true},
+			Reason: prober.ReasonTimeout, Ended: after(1),
+		}},
+		{Level: 0, Result: prober.Result{
+			Probe:  &prober.Probe{},
+			Reason: prober.ReasonTimeout, Abandoned: true, Ended: after(1),
+		}},
+		{Level: 7, Result: prober.Result{
+			Probe:  &prober.Probe{},
+			Reason: prober.ReasonTimeout, Ended: after(1),
+		}},
+		{Level: 0, Result: prober.Result{
+			Probe: &prober.Probe{},
+			Ended: after(1),
+		}},
 	}}
 	want := []failure{
 		{"c=2", "timeout", "–", "120" + " s", "after 2 min", 2},

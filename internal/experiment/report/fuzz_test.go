@@ -123,10 +123,10 @@ func (g wild) run() *experiment.Run {
 		run.Levels[i] = experiment.LevelRun{Start: g.time(), End: g.time(), Empty: g.time(), Cut: []string{"", "interrupted"}[g.IntN(2)]}
 	}
 	for range g.IntN(60) {
-		run.Requests = append(run.Requests, experiment.Request{
-			Level: g.IntN(8) - 1, Warmup: g.IntN(5) == 0, Abandoned: g.IntN(9) == 0, Reason: []prober.Reason{"", "", "timeout"}[g.IntN(3)],
-			Scheduled: g.time(), Started: g.time(), Sent: g.time(), FirstToken: g.time(), LastToken: g.time(), Ended: g.time(),
-		})
+		run.Requests = append(run.Requests, experiment.Request{Level: g.IntN(8) - 1, Result: prober.Result{
+			Probe:     &prober.Probe{Warmup: g.IntN(5) == 0, Scheduled: g.time(), Started: g.time()},
+			Abandoned: g.IntN(9) == 0, Reason: []prober.Reason{"", "", "timeout"}[g.IntN(3)], Sent: g.time(), FirstToken: g.time(), LastToken: g.time(), Ended: g.time(),
+		}})
 	}
 	for range g.IntN(60) {
 		run.Queue = append(run.Queue, experiment.QueueSample{At: g.time(), Level: g.IntN(8) - 1, Running: g.number(), Waiting: g.number()})

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -41,20 +43,25 @@ func levelsOf(run *experiment.Run, summary *experiment.Summary) []level {
 		}
 	}
 	for i := range all {
-		all[i].see(run.Of(all[i].Index))
+		all[i].see(run.Each(all[i].Index))
 		slices.SortStableFunc(all[i].queue, func(a, b experiment.QueueSample) int { return a.At.Compare(b.At) })
 	}
 	return all
 }
 
 // see keeps what is drawn of requests.
-func (l *level) see(requests []*experiment.Request) {
-	requests = slices.DeleteFunc(requests, func(r *experiment.Request) bool { return r.Started.IsZero() })
-	slices.SortStableFunc(requests, func(a, b *experiment.Request) int { return a.Started.Compare(b.Started) })
-	l.requests = make([]seen, len(requests))
-	for i, r := range requests {
-		l.requests[i] = seen{l.since(r.Started), l.since(r.Ended), r.Value(experiment.TTFT), r.Warmup, r.Abandoned, !r.Abandoned && !r.OK()}
+func (l *level) see(requests iter.Seq[*experiment.Request]) {
+	for r := range requests {
+		if r.Started.IsZero() {
+			continue
+		}
+		s := seen{l.since(r.Started), l.since(r.Ended), math.NaN(), r.Warmup, r.Abandoned, !r.Abandoned && !r.OK()}
+		if ttft, known := r.TTFT(); known {
+			s.ttft = ttft.Value.Seconds()
+		}
+		l.requests = append(l.requests, s)
 	}
+	slices.SortStableFunc(l.requests, func(a, b seen) int { return cmp.Compare(a.started, b.started) })
 }
 
 // since is a time as seconds since the level's start.

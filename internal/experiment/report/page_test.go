@@ -208,7 +208,7 @@ func TestHostileTextIsTextOnly(t *testing.T) {
 	run.Facts.URL = "http://host/" + hostile
 	run.Facts.Server = map[string]string{hostile: hostile}
 	run.Levels[1].Cut = hostile
-	run.Requests[0].Reason, run.Requests[0].Error = prober.ReasonServerError, hostile
+	run.Requests[0].Reason, run.Requests[0].Err = prober.ReasonServerError, errors.New(hostile)
 	summary := analyze.Summarize(run)
 	summary.Levels[0].Doubts = []experiment.Doubt{{Kind: hostile, Text: hostile}}
 	summary.Operating[0].Text, summary.Operating[0].Curve = hostile, hostile
@@ -317,9 +317,12 @@ func manyRequests(levels, each int) (*experiment.Run, experiment.Summary) {
 		summary.Levels = append(summary.Levels, experiment.LevelSummary{Index: l, Level: at})
 		for i := range each {
 			at := start.Add(time.Duration(i) * 10 * time.Millisecond)
-			r := experiment.Request{Level: l, Sent: at, Started: at, FirstToken: at.Add(time.Duration(i%977) * time.Millisecond), Ended: at.Add(time.Second)}
+			r := experiment.Request{Level: l, Result: prober.Result{
+				Probe: &prober.Probe{Started: at},
+				Sent:  at, FirstToken: at.Add(time.Duration(i%977) * time.Millisecond), Ended: at.Add(time.Second),
+			}}
 			if i%50 == 0 {
-				r.Reason, r.Error = prober.ReasonTimeout, "timeout"
+				r.Reason, r.Err = prober.ReasonTimeout, errors.New("timeout")
 			}
 			run.Requests = append(run.Requests, r)
 		}

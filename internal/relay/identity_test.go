@@ -29,6 +29,7 @@ func FuzzIdentity(f *testing.F) {
 		{`{"data":` + strings.Repeat("[", 5000), `{"version":` + strings.Repeat(`{"a":`, 5000)},
 		{`{"data":[` + strings.Repeat(`{},`, 3000) + `{}]}`, strings.Repeat(`"`, 3000)},
 		{`{"data":[{"id":"` + strings.Repeat(`\u202e`, 500) + `","owned_by":"vllm"}]}`, `{"version":"\u001b[31m"}`},
+		{`{"data":[{"id":"` + strings.Repeat("m", maxLabelValue) + `","owned_by":"vllm"}]}`, `{"version":"` + strings.Repeat("1", maxLabelValue) + `"}`},
 		{`[{"id":"m"}]`, `[]`},
 		{strings.Repeat(" ", 5000), ""},
 	} {

@@ -223,3 +223,14 @@ func TestTableOfPage(t *testing.T) {
 		}
 	}
 }
+
+// A page that does not tell its engine is read as one of the server's, whatever the page before told.
+func TestTableOfNextPage(t *testing.T) {
+	reader := newPageReader()
+	for i, want := range []Engine{EngineSGLang, EngineVLLM, EngineSGLang} {
+		page := []string{"sglang:a 1\n", "process 1\n", "sglang:a 1\n"}[i]
+		if _, err := reader.read(strings.NewReader(page), "", "m", engineByName(EngineVLLM), true); err != nil || reader.table.engine != want {
+			t.Errorf("%q: %q, want %q (%v)", page, reader.table.engine, want, err)
+		}
+	}
+}

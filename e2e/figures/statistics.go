@@ -4,6 +4,8 @@ package figures
 import (
 	"math"
 	"slices"
+
+	"github.com/llm-prober/llm_prober/internal/quantile"
 )
 
 // Median is NaN of nothing.
@@ -14,8 +16,7 @@ func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+	return quantile.NearestRank(slices.Sorted(slices.Values(values)), q)
 }
 
 // Mean is NaN of nothing.

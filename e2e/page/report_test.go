@@ -100,7 +100,7 @@ func tablesOpen(t *testing.T, page *tab) {
 		t.Errorf("%d charts, and %d tables", charts, len(tables))
 	}
 	for _, one := range tables {
-		if one.Title != "Exact values" || one.Before != 0 || one.After < 20 || one.Rows == 0 {
+		if one.Title != "Values" || one.Before != 0 || one.After < 20 || one.Rows == 0 {
 			t.Errorf("%+v: want a table of exact values that shows after a click alone", one)
 		}
 	}

@@ -38,7 +38,7 @@ type Line struct {
 	Area   bool                 // filled down to the axis
 	Thin   bool                 // says less than the others
 	Plain  bool                 // without a marker at each point
-	Format func(float64) string // exact, for tables and tooltips
+	Format func(float64) string // for tables and tooltips
 	Points []Point
 }
 

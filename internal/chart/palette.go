@@ -9,8 +9,8 @@ import (
 //go:embed chart.css
 var ChartCSS string
 
-// colour is a colour of the palette, for light and dark surroundings. They are those of the status page, so that a
-// latency looks the same in both.
+// colour is a colour of the palette, for light and dark surroundings. The status page has the same, so that a latency
+// looks the same in both.
 type colour struct{ name, light, dark string }
 
 func palette() []colour {
@@ -47,6 +47,18 @@ func palette() []colour {
 		{"waiting", "#e08a1e", "#f0a03c"},
 		{"arrivals", "#8d98a5", "#78838f"},
 		{"failed", "#d03b3b", "#ff7070"},
+		// The status page: states, and the parts of a request.
+		{"blue", "#1558b0", "#7db4f5"},
+		{"bluebg", "#e5effb", "#17283d"},
+		{"queue", "#e08a1e", "#f0a03c"},
+		{"prefill", "#3b7dd8", "#5b97ea"},
+		{"outside", "#8a63c9", "#a583e0"},
+		{"decode", "#1f9a8f", "#35b5a9"},
+		{"decode95", "#a6ddd7", "#1d5a55"},
+		{"connect", "#8d98a5", "#78838f"},
+		{"fail", "#f6c6c6", "#5c2528"},
+		{"usual", "#16191d", "#e7eaee"},
+		{"wait", "#d96a6a", "#c75c5c"},
 		// Lines that have no order: the shapes of a grid, and the two runs of a comparison.
 		{"c1", "#3b7dd8", "#5b97ea"},
 		{"c2", "#e08a1e", "#f0a03c"},

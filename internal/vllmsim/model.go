@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/humanize"
 )
 
 // Model says how long an engine step takes and how much fits into one. One step decodes one token of every
@@ -112,7 +114,7 @@ func (m Model) Fits(promptTokens, outputTokens int) error {
 
 // String tells the model in one line.
 func (m Model) String() string {
-	parts := []string{fmt.Sprintf("at most %d running, %d tokens a step, KV cache of %d tokens; a step takes %v", m.RunningCap, m.TokenBudget, m.KVTokens, m.Base)}
+	parts := []string{fmt.Sprintf("at most %d running, %d tokens a step, KV cache of %d tokens; a step takes %s", m.RunningCap, m.TokenBudget, m.KVTokens, humanize.Chosen(m.Base.Seconds()))}
 	for _, cost := range []struct {
 		each time.Duration
 		of   string
@@ -123,12 +125,12 @@ func (m Model) String() string {
 		{m.PerAdmission, "new request"},
 	} {
 		if cost.each > 0 {
-			parts = append(parts, fmt.Sprintf("%v per %s", cost.each, cost.of))
+			parts = append(parts, fmt.Sprintf("%s per %s", humanize.Chosen(cost.each.Seconds()), cost.of))
 		}
 	}
 	text := strings.Join(parts, ", ")
 	if m.PerIntake > 0 {
-		text += fmt.Sprintf("; intake %v per prompt token", m.PerIntake)
+		text += fmt.Sprintf("; intake %s per prompt token", humanize.Chosen(m.PerIntake.Seconds()))
 	}
 	if m.Async {
 		text += "; asynchronous scheduling"

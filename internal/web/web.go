@@ -22,6 +22,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
+	"github.com/llm-prober/llm_prober/internal/chart"
 	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
@@ -117,7 +118,7 @@ func New(o Options) http.Handler {
 }
 
 func newSite(o Options) *site {
-	s := &site{Options: o, style: asset("style.css"), script: asset("refresh.js")}
+	s := &site{Options: o, style: chart.PageColours() + asset("style.css"), script: asset("refresh.js")}
 	s.templates = template.Must(template.New("").Funcs(template.FuncMap{"nobreak": humanize.NoBreak}).ParseFS(files, "templates/*.html"))
 	// The one style and the one script are allowed by their hashes, so nothing injected can be either.
 	s.csp = "default-src 'none'; style-src " + cspHash(s.style) + "; script-src " + cspHash(s.script) +

@@ -106,6 +106,7 @@ func (s subject) check(levels []experiment.LevelSummary) check {
 	known := true
 	if s.calm != nil {
 		c.Text, known = s.calm(levels)
+		c.Text = humanize.NoBreak(c.Text)
 	}
 	switch {
 	case slices.ContainsFunc(c.Found, func(f finding) bool { return f.Doubt }):

@@ -14,7 +14,7 @@ type figure struct {
 	class  string
 	of     func(*experiment.LevelSummary) experiment.Estimate
 	thin   bool
-	format func(float64) string // exact
+	format func(float64) string
 	// indicator and quantile, where objectives can be about it
 	indicator experiment.Indicator
 	quantile  float64

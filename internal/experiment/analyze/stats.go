@@ -3,6 +3,7 @@ package analyze
 import (
 	"math"
 	"slices"
+	"sort"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -91,31 +92,29 @@ func meanOf(sums, counts []float64) experiment.Estimate {
 }
 
 // sample is the values of one latency in seconds: those of the first wave of a closed loop, which is sent all at once
-// and is unlike all others in every run of its kind, so that nothing in it is by chance; those of the requests after
-// it, in blocks; and all of them sorted, with what they are at least and at most. It is filled by add, endWave, add,
-// endBlock … and sort.
+// and is unlike all others in every run of its kind, so that nothing in it is by chance; and those of the requests after
+// it, in blocks. It is filled by add, endWave, add, endBlock … and sort. A level may have millions, so each is kept once.
 type sample struct {
-	wave                []float64
-	blocks              [][]float64
-	sorted, least, most []float64 // the last two are the first where all values are exact
+	values []float64
+	wave   []float64   // of values; sorted
+	blocks [][]float64 // of values; each sorted
+	from   int         // where the block begins that is being filled
 
-	values []float64 // of the wave and of all blocks
-	from   int       // where the block begins that is being filled
+	inexact inexact // those of the values that are not known exactly
 }
+
+// inexact is values, and what they are at least and at most; each sorted.
+type inexact struct{ value, least, most []float64 }
 
 // newSample has room for so many values.
 func newSample(values int) sample { return sample{values: make([]float64, 0, values)} }
 
 func (s *sample) add(l prober.Latency) {
-	value := l.Value.Seconds()
-	if s.least == nil && (l.Least != l.Value || l.Most != l.Value) {
-		s.least = append(make([]float64, 0, cap(s.values)), s.values...)
-		s.most = slices.Clone(s.least)
+	s.values = append(s.values, l.Value.Seconds())
+	if in := &s.inexact; l.Least != l.Value || l.Most != l.Value {
+		in.value = append(in.value, l.Value.Seconds())
+		in.least, in.most = append(in.least, l.Least.Seconds()), append(in.most, l.Most.Seconds())
 	}
-	if s.least != nil {
-		s.least, s.most = append(s.least, l.Least.Seconds()), append(s.most, l.Most.Seconds())
-	}
-	s.values = append(s.values, value)
 }
 
 func (s *sample) endWave() { s.wave, s.from = s.values, len(s.values) }
@@ -128,36 +127,28 @@ func (s *sample) endBlock() {
 }
 
 func (s *sample) sort() {
-	s.sorted = slices.Clone(s.values)
-	slices.Sort(s.sorted)
-	if s.least == nil {
-		s.least, s.most = s.sorted, s.sorted
-		return
+	for _, values := range append(s.blocks, s.wave, s.inexact.value, s.inexact.least, s.inexact.most) {
+		slices.Sort(values)
 	}
-	slices.Sort(s.least)
-	slices.Sort(s.most)
 }
 
 // describe makes a distribution of a sample; of an empty one, of unknown figures.
 func (s sample) describe() experiment.Distribution {
-	d := experiment.Distribution{
-		Count: len(s.sorted), Mean: s.mean(),
+	return experiment.Distribution{
+		Count: len(s.values), Mean: s.mean(),
 		P50: s.percentile(0.5), P90: s.percentile(0.9), P95: s.percentile(0.95), P99: s.percentile(0.99),
-		Min: experiment.Figure(math.NaN()), Max: experiment.Figure(math.NaN()),
+		Min: s.placed(min(1, len(s.values)), s.inexact.value), Max: s.placed(len(s.values), s.inexact.value),
 	}
-	if len(s.sorted) > 0 {
-		d.Min, d.Max = experiment.Figure(s.sorted[0]), experiment.Figure(s.sorted[len(s.sorted)-1])
-	}
-	return d
 }
 
 func (s sample) mean() experiment.Estimate {
-	if len(s.sorted) == 0 {
+	if len(s.values) == 0 {
 		return experiment.Unknown()
 	}
-	e := s.average(func(value float64) float64 { return value }).estimate()
-	n := float64(len(s.sorted))
-	e.Least, e.Most = experiment.Figure(floats.Sum(s.least)/n), experiment.Figure(floats.Sum(s.most)/n)
+	e := s.average(floats.Sum).estimate()
+	n, value := float64(len(s.values)), floats.Sum(s.inexact.value)
+	e.Least -= experiment.Figure((value - floats.Sum(s.inexact.least)) / n)
+	e.Most += experiment.Figure((floats.Sum(s.inexact.most) - value) / n)
 	return widened(e)
 }
 
@@ -167,59 +158,70 @@ func widened(e experiment.Estimate) experiment.Estimate {
 	return e
 }
 
-// average is the mean of a function of the values.
-func (s sample) average(of func(value float64) float64) average {
+// average is the mean of a function of the values, given its sum over any of them.
+func (s sample) average(sum func(values []float64) float64) average {
 	sums, counts := make([]float64, len(s.blocks)), make([]float64, len(s.blocks))
 	for i, block := range s.blocks {
-		counts[i] = float64(len(block))
-		for _, value := range block {
-			sums[i] += of(value)
-		}
-	}
-	total := floats.Sum(sums)
-	for _, value := range s.wave {
-		total += of(value)
+		sums[i], counts[i] = sum(block), float64(len(block))
 	}
 	_, err := ratioOf(sums, counts)
-	n := float64(len(s.sorted))
-	return average{total / n, err * floats.Sum(counts) / n, len(s.blocks)}
+	n := float64(len(s.values))
+	return average{(floats.Sum(sums) + sum(s.wave)) / n, err * floats.Sum(counts) / n, len(s.blocks)}
 }
 
 // percentile is the percentile by nearest rank, with an interval of two order statistics. How many independent
 // values the sample is worth follows from the share of values at or below the percentile: how much that share differs
 // from block to block, against what it would in independent values (Woodruff 1952; Korn and Graubard 1998).
 func (s sample) percentile(q float64) experiment.Estimate {
-	n := len(s.sorted)
+	n := len(s.values)
 	if n == 0 {
 		return experiment.Unknown()
 	}
-	place := quantile.Rank(n, q)
-	value := s.sorted[place-1]
-	low, high := bounds(n, s.worth(value), q)
-	return experiment.Estimate{Value: experiment.Figure(value), Low: placed(s.least, low), High: placed(s.most, high), Least: placed(s.least, place), Most: placed(s.most, place)}
+	place, in := quantile.Rank(n, q), s.inexact
+	value := s.placed(place, in.value)
+	low, high := bounds(n, s.worth(float64(value)), q)
+	return experiment.Estimate{
+		Value: value, Low: s.placed(low, in.least), High: s.placed(high, in.most),
+		Least: s.placed(place, in.least), Most: s.placed(place, in.most),
+	}
 }
 
-// placed is the value of a rank, counted from 1; unknown for rank 0.
-func placed(sorted []float64, place int) experiment.Figure {
+// placed is the value of a rank, counted from 1, when the values that are not known exactly are the given ones; unknown
+// for rank 0. No latency is below 0, so their order is that of their bits.
+func (s sample) placed(place int, inexact []float64) experiment.Figure {
 	if place == 0 {
 		return experiment.Figure(math.NaN())
 	}
-	return experiment.Figure(sorted[place-1])
+	low, high := uint64(0), math.Float64bits(math.Inf(1))
+	for low < high {
+		middle := low + (high-low)/2
+		value := math.Float64frombits(middle)
+		count := countUpTo(s.wave, value) - countUpTo(s.inexact.value, value) + countUpTo(inexact, value)
+		for _, block := range s.blocks {
+			count += countUpTo(block, value)
+		}
+		if count >= place {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return experiment.Figure(math.Float64frombits(low))
+}
+
+// countUpTo is how many of the sorted values are at most the given one.
+func countUpTo(sorted []float64, value float64) int {
+	return sort.Search(len(sorted), func(k int) bool { return sorted[k] > value })
 }
 
 // worth is how many independent values would tell the share of values at or below the given one as well as the
 // sample does: at most all, 0 if one block alone cannot tell.
 func (s sample) worth(value float64) int {
-	share := s.average(func(v float64) float64 {
-		if v <= value {
-			return 1
-		}
-		return 0
-	})
+	share := s.average(func(sorted []float64) float64 { return float64(countUpTo(sorted, value)) })
 	if math.IsNaN(share.err) {
 		return 0
 	}
-	n := len(s.sorted)
+	n := len(s.values)
 	independent := share.value * (1 - share.value) / float64(n)
 	effect := 1.0 // the design effect
 	if independent > 0 {
@@ -238,8 +240,8 @@ func bounds(n, worth int, quantile float64) (low, high int) {
 	}
 	tail := (1 - confidence) / 2
 	below := distuv.Binomial{N: float64(worth), P: quantile} // how many values are below the true percentile
-	l := searchRank(worth, func(k int) bool { return below.CDF(float64(k)) > tail })
-	h := searchRank(worth, func(k int) bool { return below.CDF(float64(k)) >= 1-tail }) + 1
+	l := sort.Search(worth, func(k int) bool { return below.CDF(float64(k)) > tail })
+	h := sort.Search(worth, func(k int) bool { return below.CDF(float64(k)) >= 1-tail }) + 1
 	scale := float64(n+1) / float64(worth+1)
 	if l >= 1 {
 		low = int(float64(l)*scale + 1e-9)
@@ -248,19 +250,6 @@ func bounds(n, worth int, quantile float64) (low, high int) {
 		high = int(math.Ceil(float64(h)*scale - 1e-9))
 	}
 	return low, high
-}
-
-// searchRank is the smallest k of 0 to n for which a condition holds that holds from there on.
-func searchRank(n int, holds func(k int) bool) int {
-	low, high := 0, n
-	for low < high {
-		if middle := (low + high) / 2; holds(middle) {
-			high = middle
-		} else {
-			low = middle + 1
-		}
-	}
-	return low
 }
 
 // needed is how many independent values give a percentile an upper bound.

@@ -49,8 +49,8 @@ slos:
 			t.Errorf("%s is %v, want 0", name, got)
 		}
 	}
-	if good := p.sum("llm_probe_slo_events_total"); good+p.sum("llm_probe_suspect_total", `reason="reader_late"`) < 3 {
-		t.Errorf("%v SLO events, want one of each SLO", good)
+	if judged := p.sum("llm_probe_slo_events_total"); judged+p.sum("llm_probe_slo_unjudged_total") < 3 {
+		t.Errorf("%v SLO events, want one of each SLO", judged)
 	}
 }
 

@@ -4,11 +4,13 @@ package prober
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
 	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -113,28 +115,47 @@ func (w *Watch) run(started chan<- bool) {
 	}
 	defer unix.Close(sched.fd)
 	events := make([]unix.EpollEvent, 256)
-	asleep, before := time.Now(), sched.look() // what wakes the thread came after it asked to sleep
+	since := time.Now() // all that came before it was told of
 	for {
-		asked, only := time.Now(), w.only()
-		n, err := unix.EpollWait(w.poll, events, -1)
+		only, before, asked := w.only(), sched.look(), time.Now()
+		n, err := epollNow(w.poll, events)
+		waited := n == 0 && err == 0
+		if waited {
+			var failed error
+			if n, failed = unix.EpollWait(w.poll, events, -1); failed != nil && !errors.As(failed, &err) {
+				return
+			}
+		}
 		now := time.Now()
 		if err == unix.EINTR {
 			continue
 		}
-		if err != nil {
+		if err != 0 {
 			return
 		}
-		after, came := sched.look(), wake{asleep, now} // if it did not sleep, this is all that is known
-		asleep = asked
-		if after.sleptSince(before) {
+		came := wake{since, now}
+		if after := sched.look(); waited && after.sleptSince(before) {
 			came = wokenBy(now.Add(-(after.delay - before.delay)), now, only != 0 && only == w.only())
-			asleep = came.since
+			asked = came.since
 		}
-		before = after
+		if n < len(events) { // else there may be more to tell of
+			since = asked
+		}
 		if !w.note(events[:n], came) {
 			return
 		}
 	}
+}
+
+// epollNow is epoll_wait(2) that does not wait. What it tells of came before the thread slept: the thread of a Go
+// program sleeps not only in epoll_wait, but also after it until the runtime lets it go on, and what its run delay tells
+// is then when that was.
+func epollNow(poll int, events []unix.EpollEvent) (n int, err unix.Errno) {
+	r, _, err := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(poll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+	if err != 0 {
+		return 0, err
+	}
+	return int(r), 0
 }
 
 // only is a number that stands for the one connection that is watched; 0: there are several, or none.

@@ -43,8 +43,9 @@ const (
 	// starvedFor is a delay of a read beyond which connections are not watched: the [Watch] takes processor time that the
 	// process does not get, so that the readers would be later still.
 	starvedFor = 20 * time.Millisecond
-	// watchToLearn is how many connections are watched at a time to learn the tail delay of a server.
-	watchToLearn = 4
+	// watchToLearn is how many connections are watched at a time to learn the tail delay of a server. Of several, it is
+	// not known which one woke the watch.
+	watchToLearn = 1
 )
 
 // needsWatch reports whether a new connection is to be watched: the server's tail delay is not known yet, or a stream was

@@ -2,6 +2,7 @@ package prober
 
 import (
 	"io"
+	"runtime"
 	"time"
 )
 
@@ -10,9 +11,8 @@ import (
 // earlier ones have been seen ([arrival]).
 //
 // A server that sends without end must not take the processor from the readers of others. What comes faster than any
-// model writes is read in bursts with a rest between them, and once it is longer than any answer, slowly. To yield
-// (runtime.Gosched) would not do: the runtime looks for what has come on other connections only once nothing else can
-// run, and every 10 ms.
+// model writes is read in bursts, with time for others between them. Once it is longer than any answer, it is read
+// slowly.
 type bodyReader struct {
 	conn  *stampedConn
 	body  io.Reader
@@ -22,19 +22,16 @@ type bodyReader struct {
 }
 
 const (
-	bodyBurst  = 32 << 10               // bytes: the work on them takes some 0.5 ms
-	fastBurst  = 20 * time.Millisecond  // for a burst: 6,500 tokens of 250 bytes a second
-	burstRest  = 100 * time.Microsecond // after a burst: enough for the runtime to look at the network
-	longAnswer = 4 << 20                // bytes: 8,192 tokens of 500
-	floodTime  = time.Millisecond       // for a burst beyond that
+	bodyBurst  = 32 << 10         // bytes: the work on them takes some 0.5 ms
+	longAnswer = 4 << 20          // bytes: 8,192 tokens of 500
+	floodTime  = time.Millisecond // for a burst beyond that
 )
 
 func (b *bodyReader) Read(p []byte) (n int, err error) {
 	if b.burst >= bodyBurst {
-		if took := time.Since(b.since); b.total > longAnswer {
-			time.Sleep(max(burstRest, floodTime-took))
-		} else if took < fastBurst {
-			time.Sleep(burstRest)
+		runtime.Gosched()
+		if b.total > longAnswer {
+			time.Sleep(floodTime - time.Since(b.since)) // not at all where it is over
 		}
 		b.burst = 0
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
 	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -141,16 +142,22 @@ func (w *world) pass(n int) {
 	synctest.Wait()
 }
 
-// values is what the exporter shows, without the constant label and the names of absent ones:
-// "llm_server_up" or `llm_server_requests_waiting{0,m}` to its value; of a histogram or summary, sum/count.
-func (w *world) values() map[string]string {
+// gather collects all metric families of the relay.
+func (w *world) gather() []*dto.MetricFamily {
 	w.t.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return families
+}
+
+// values is what the exporter shows, without the constant label and the names of absent ones:
+// "llm_server_up" or `llm_server_requests_waiting{0,m}` to its value; of a histogram or summary, sum/count.
+func (w *world) values() map[string]string {
+	w.t.Helper()
 	flat := map[string]string{}
-	for _, f := range families {
+	for _, f := range w.gather() {
 		for _, m := range f.Metric {
 			var labels []string
 			for _, l := range m.Label {
@@ -548,10 +555,7 @@ func TestExposition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, recorded(t, "load-metrics-waiting"), nil)
 		w.pass(1)
-		families, err := w.registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := w.gather()
 		var page bytes.Buffer
 		for _, f := range families {
 			if _, err := expfmt.MetricFamilyToText(&page, f); err != nil {
@@ -628,11 +632,7 @@ func TestDocumented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t, recorded(t, "load-metrics-waiting"), nil)
 		w.pass(1)
-		families, err := w.registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		inCode, inDocs := metricdoc.Of(families), metricdoc.Read(t, "../..")
+		inCode, inDocs := metricdoc.Of(w.gather()), metricdoc.Read(t, "../..")
 		maps.DeleteFunc(inDocs, func(name string, _ metricdoc.Metric) bool { return !strings.HasPrefix(name, "llm_server_") })
 		if diff := cmp.Diff(inCode, inDocs); diff != "" {
 			t.Errorf("docs/metrics.md differs from the code (-code +docs):\n%s", diff)

@@ -43,16 +43,13 @@ const (
 	// starvedFor is a delay of a read beyond which connections are not watched: the [Watch] takes processor time that the
 	// process does not get, so that the readers would be later still.
 	starvedFor = 20 * time.Millisecond
-	// watchToLearn is how many connections are watched at a time to learn the tail delay of a server. Of several, it is
-	// not known which one woke the watch.
-	watchToLearn = 1
 )
 
 // needsWatch reports whether a new connection is to be watched: the server's tail delay is not known yet, or a stream was
 // read late not long ago.
 func (c *client) needsWatch() bool {
 	_, known := c.tails.longest()
-	learning := !known && c.watch.count() < watchToLearn
+	learning := !known && c.watch.count() == 0 // of several connections it is not known which one woke the watch
 	return c.watch != nil && (learning || time.Since(time.Unix(0, c.late.Load())) < watchFor)
 }
 

@@ -4,7 +4,6 @@ package prober
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -119,18 +118,15 @@ func (w *Watch) run(started chan<- bool) {
 	for {
 		only, before, asked := w.only(), sched.look(), time.Now()
 		n, err := epollNow(w.poll, events)
-		waited := n == 0 && err == 0
+		waited := n == 0 && err == nil
 		if waited {
-			var failed error
-			if n, failed = unix.EpollWait(w.poll, events, -1); failed != nil && !errors.As(failed, &err) {
-				return
-			}
+			n, err = unix.EpollWait(w.poll, events, -1)
 		}
 		now := time.Now()
 		if err == unix.EINTR {
 			continue
 		}
-		if err != 0 {
+		if err != nil {
 			return
 		}
 		came := wake{since, now}
@@ -147,18 +143,18 @@ func (w *Watch) run(started chan<- bool) {
 	}
 }
 
-// epollNow is epoll_wait(2) that does not wait. What it tells of came before the thread slept: the thread of a Go
-// program sleeps not only in epoll_wait, but also after it until the runtime lets it go on, and what its run delay tells
-// is then when that was.
-func epollNow(poll int, events []unix.EpollEvent) (n int, err unix.Errno) {
-	r, _, err := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(poll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
-	if err != 0 {
-		return 0, err
+// epollNow is epoll_wait(2) that does not wait. Without this first look, a wake-up could be taken for that of a segment
+// that had come earlier. A thread of a Go program may sleep after epoll_wait has returned, until the runtime has a
+// processor for it. If epoll_wait itself did not sleep, the run delay is that of this later sleep.
+func epollNow(poll int, events []unix.EpollEvent) (n int, err error) {
+	r, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(poll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
 	}
-	return int(r), 0
+	return int(r), nil
 }
 
-// only is a number that stands for the one connection that is watched; 0: there are several, or none.
+// only identifies the one connection that is watched. It is 0 if several are, or none.
 func (w *Watch) only() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,9 +164,9 @@ func (w *Watch) only() int {
 	return w.changes
 }
 
-// wokenBy is when a segment came on a connection of which epoll_wait(2) tells. The thread was woken at one moment and
-// given the processor at another. Of several connections, the one that woke the thread may have been read since, and
-// the segment have come later.
+// wokenBy is when a segment came on a connection that epoll_wait(2) returned. The thread was woken at one moment, at, and
+// given the processor at another, now. If several connections are watched, another one may have woken the thread, and
+// this connection's segment may have come at any time until now.
 func wokenBy(at, now time.Time, only bool) wake {
 	if only {
 		return wake{at.Add(-wakeSlack), at}

@@ -127,7 +127,7 @@ func (s *sample) endBlock() {
 }
 
 func (s *sample) sort() {
-	for _, values := range append(s.blocks, s.wave, s.inexact.value, s.inexact.least, s.inexact.most) {
+	for _, values := range slices.Concat(s.blocks, [][]float64{s.wave, s.inexact.value, s.inexact.least, s.inexact.most}) {
 		slices.Sort(values)
 	}
 }
@@ -186,8 +186,8 @@ func (s sample) percentile(q float64) experiment.Estimate {
 	}
 }
 
-// placed is the value of a rank, counted from 1, when the values that are not known exactly are the given ones; unknown
-// for rank 0. No latency is below 0, so their order is that of their bits.
+// placed is the value of a rank, counted from 1; unknown for rank 0. The given values stand in place of those that are
+// not known exactly. The value is found by halving: no latency is below 0, so floats are in the order of their bits.
 func (s sample) placed(place int, inexact []float64) experiment.Figure {
 	if place == 0 {
 		return experiment.Figure(math.NaN())

@@ -164,6 +164,30 @@ func TestChunkDecodeAllocatesNothing(t *testing.T) {
 	}
 }
 
+// Every byte, at every place in a text of three words, with and without others after it.
+func TestOrdinary(t *testing.T) {
+	for b := range 256 {
+		for at := range 24 {
+			text := bytes.Repeat([]byte{'x'}, 24)
+			text[at] = byte(b)
+			want := len(text)
+			if b == '"' || b == '\\' || b < ' ' {
+				want = at
+			}
+			for _, filler := range []byte{'x', 0x80, 0xff, ' ', '#', '!', ']', '['} {
+				for i := range text {
+					if i != at {
+						text[i] = filler
+					}
+				}
+				if got := ordinary(text); got != want {
+					t.Errorf("byte %#x at %d among %#x: %d, want %d", b, at, filler, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestSameCharacter(t *testing.T) {
 	for raw, want := range map[string]string{
 		"////": "/", "ab": "", "aab": "", "ééé": "é", "éèé": "", `\n\n`: `\n`, `\n\t`: "", `\u0041\u0041`: `\u0041`, `\u0041\u0042`: "", "  ": " ", "/": "/",
@@ -212,6 +236,16 @@ func FuzzChunkDecode(f *testing.F) {
 
 func BenchmarkChunkDecode(b *testing.B) {
 	event := []byte(chunkCases[1].event)
+	b.Run("a megabyte of text", func(b *testing.B) {
+		long := []byte(`{"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("word ", 200_000) + `"}}]}`)
+		b.SetBytes(int64(len(long)))
+		var c chunk
+		for b.Loop() {
+			if err := c.decode(long); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	b.Run("scanner", func(b *testing.B) {
 		b.ReportAllocs()
 		var c chunk

@@ -215,7 +215,7 @@ func (s *streaming) checkContentType(h http.Header) error {
 
 // errorBody reads the start of the body of an error, for the log and the status page.
 func (s *streaming) errorBody(body io.Reader) string {
-	data, _ := io.ReadAll(io.LimitReader(body, 16<<10)) // what was read before an error is all there is to show
+	data, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what was read before an error is all there is to show
 	text := s.secrets.Hide(string(data))
 	s.res.Body = scrub.Text(text, maxBody)
 	return text

@@ -123,12 +123,22 @@ func topMember(s *jsonScanner, c *chunk, key []byte) {
 	case "success", "ok":
 		c.alarm = s.peek() == 'f' || c.alarm
 		s.value()
+	case "base_resp": // MiniMax's status, which it sends beside an ordinary end too; 0 is success
+		s.objectOrOther(c, statusMember)
 	case "id", "created", "system_fingerprint":
 		s.value()
 	default:
 		c.unknown = true
 		c.errorOr(s, key, (*jsonScanner).value)
 	}
+}
+
+func statusMember(s *jsonScanner, c *chunk, key []byte) {
+	if string(key) != "status_code" {
+		s.value()
+		return
+	}
+	c.failed = s.filled(anything) || c.failed
 }
 
 // anyChoice reads one element of choices and keeps the one with index 0.

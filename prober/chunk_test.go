@@ -113,6 +113,8 @@ var chunkCases = []struct{ name, event, want string }{
 	{"code internal_error", `{"code":"internal_error","message":"x"}`, "failed"},
 	{"detail", `{"detail":"Not Found"}`, "failed"},
 	{"success false", `{"success":false,"msg":"x"}`, "failed"},
+	{"MiniMax's status", `{"choices":[{"finish_reason":"stop"}],"base_resp":{"status_code":1002,"status_msg":"rate limit"}}`, "choice finish=stop failed"},
+	{"MiniMax's success", `{"choices":[{"finish_reason":"stop"}],"base_resp":{"status_code":0,"status_msg":"success"}}`, "choice finish=stop"},
 	{"code 200", `{"code":200,"message":"ok"}`, ""},
 	{"code 0", `{"code":0,"message":"ok"}`, ""},
 	{"code beside an answer", `{"code":500,"status":"failing over","choices":[{"delta":{"content":"a"}}]}`, "choice content=a"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/collector"
 	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/internal/relay"
 	"github.com/llm-prober/llm_prober/internal/web"
 	"github.com/llm-prober/llm_prober/internal/wire"
@@ -166,7 +167,7 @@ func (d *daemon) apply(cfg *config.Config) error {
 // prepare makes what is to run for a target.
 func (d *daemon) prepare(cfg *config.Config, t config.Target) (*runningTarget, error) {
 	u := &runningTarget{target: t, probed: wire.Target(t)}
-	u.metrics = collector.NewTarget(collector.TargetConfig{Name: t.Name, Labels: t.Labels, Workloads: wire.Workloads(&u.probed), SLOs: wire.SLOs(cfg.SLOs, t)})
+	u.metrics = collector.NewTarget(collector.TargetConfig{Name: t.Name, Labels: t.Labels, Histograms: histogram.Kind(t.Histograms), Workloads: wire.Workloads(&u.probed), SLOs: wire.SLOs(cfg.SLOs, t)})
 	options := d.options
 	options.Observer = prober.Observers{u.metrics, d.history}
 	var err error

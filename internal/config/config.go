@@ -37,6 +37,7 @@ type Global struct {
 	StallTimeout  time.Duration `yaml:"stall_timeout" kind:"timeout"`
 	Warmup        int           `yaml:"warmup" kind:"warmup"`
 	RelayInterval time.Duration `yaml:"relay_interval" kind:"interval"`
+	Histograms    string        `yaml:"histograms" kind:"histograms"` // both, classic or native
 }
 
 // Workload is the fixed shape of a request.
@@ -73,6 +74,7 @@ type Target struct {
 	Engine        string        // auto, vllm, sglang or llamacpp
 	Labels        map[string]string
 	IPFamily      string // any, ipv4 or ipv6
+	Histograms    string // both, classic or native
 
 	// HTTPClientConfig has absolute file paths, or paths relative to the working folder if the name of
 	// the configuration file was; user information of the URL has become its basic_auth.

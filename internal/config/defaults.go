@@ -3,6 +3,8 @@ package config
 import (
 	"math"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/histogram"
 )
 
 // DefaultValues is every value that a configuration may leave out.
@@ -23,6 +25,7 @@ func Defaults() DefaultValues {
 			StallTimeout:  30 * time.Second,
 			Warmup:        5,
 			RelayInterval: time.Second,
+			Histograms:    histogram.Kinds()[0],
 		},
 		Workload: Workload{
 			API:            "chat",

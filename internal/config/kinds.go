@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/llm-prober/llm_prober/internal/histogram"
 )
 
 // reader makes the value of node n of key. After a problem with key the value is not used.
@@ -64,6 +66,7 @@ func kinds() map[string]kind {
 		"host":               kindOf("<string>", matching(name, hostHeader, "is not the name of a host, with or without a port")),
 		"engine":             kindOf("<engine>", enum(Engines()...)),
 		"labels":             kindOf("<labels>", labels),
+		"histograms":         kindOf("<histograms>", enum(histogram.Kinds()...)),
 		"ip_family":          kindOf("<ip_family>", enum("any", "ipv4", "ipv6")),
 		"http_client_config": kindOf("<http_client_config>", httpClient).hidden(redactClient),
 		"indicator":          kindOf("<indicator>", enum("ttft", "itl_p95", "itl_max", "duration", "success")),

@@ -33,7 +33,7 @@ func (t *Target) section(g Global) target {
 		MetricsURL: written(t.MetricsNamed, t.MetricsURL), HealthURL: written(t.HealthNamed, t.HealthURL),
 		Engine: t.Engine, Labels: t.Labels, IPFamily: t.IPFamily, Client: t.HTTPClientConfig,
 	}
-	out.Warmup, out.RelayInterval = t.Warmup, t.RelayInterval
+	out.Warmup, out.RelayInterval, out.Histograms = t.Warmup, t.RelayInterval, t.Histograms
 	for i, p := range t.Plans {
 		out.Workloads = append(out.Workloads, p.Workload.Name)
 		if i == 0 {

@@ -149,7 +149,7 @@ func sameRequests(a, b *Target) bool {
 func (d *decoder) target(key string, s *target, workloads []*Workload) *Target {
 	d.paceDoubts(key, s.Global)
 	t := &Target{
-		Name: s.Name, Host: s.Host, Model: s.Model, Warmup: s.Warmup, RelayInterval: s.RelayInterval,
+		Name: s.Name, Host: s.Host, Model: s.Model, Warmup: s.Warmup, RelayInterval: s.RelayInterval, Histograms: s.Histograms,
 		MetricsNamed: s.MetricsURL != nil, HealthNamed: s.HealthURL != nil,
 		Engine: s.Engine, Labels: s.Labels, IPFamily: s.IPFamily, HTTPClientConfig: s.Client,
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	promconfig "github.com/prometheus/common/config"
 
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
@@ -39,7 +40,8 @@ const maxAge = 3
 type Config struct {
 	Registerer  prometheus.Registerer
 	ConstLabels prometheus.Labels // of every metric: target and the target's own labels
-	Logger      log.Logger        // nil: none
+	Histograms  histogram.Kind
+	Logger      log.Logger // nil: none
 
 	// URL is the root of the server; /health, the version and the API are asked below it.
 	URL *url.URL
@@ -185,7 +187,7 @@ func New(cfg Config) (*Relay, error) {
 		r.secrets.URL(u)
 	}
 	r.log = stateLog{logger: log.With(cfg.Logger, "component", "relay", "url", logURL(r.metricsURL))}
-	r.metrics = newMetrics(r, cfg.ConstLabels)
+	r.metrics = newMetrics(r, cfg.ConstLabels, cfg.Histograms)
 	return r, r.metrics.register(cfg.Registerer)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/llm-prober/llm_prober/e2e/child"
 	"github.com/llm-prober/llm_prober/e2e/figures"
 	"github.com/llm-prober/llm_prober/e2e/mock"
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/internal/hostile"
 )
 
@@ -79,7 +80,7 @@ func hostileRun(o options, dir, binary, page string, beside []hostile.Server) (w
 	}
 	defer healthy.Kill()
 	servers := []*child.Child{healthy}
-	config := scaleConfig(healthy.Said, hostileBeside)
+	config := scaleConfig(healthy.Said, hostileBeside, histogram.Both)
 	if len(beside) > 0 {
 		var names []string
 		for _, s := range beside {

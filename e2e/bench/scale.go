@@ -202,7 +202,7 @@ func scaleConfig(url string, targets int, kind histogram.Kind) []byte {
 	fmt.Fprintf(&b, "global: {interval: %s, warmup: 0, histograms: %s}\nworkloads:\n  - {name: chat-%d-%d, prompt_tokens: %d, output_tokens: %d}\ntargets:\n",
 		scaleInterval, kind, promptTokens, scaleTokens, promptTokens, scaleTokens)
 	for i := range targets {
-		fmt.Fprintf(&b, "  - {name: target-%04d, url: %s/%04d, model: %s, labels: {site: ams, gpu: a10}}\n", i, url, i, modelName)
+		fmt.Fprintf(&b, "  - {name: target-%04d, url: %s/%04d, model: %s, engine: vllm, labels: {site: ams, gpu: a10}}\n", i, url, i, modelName)
 	}
 	return []byte(b.String())
 }

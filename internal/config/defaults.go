@@ -24,7 +24,7 @@ func Defaults() DefaultValues {
 			Timeout:       60 * time.Second,
 			StallTimeout:  30 * time.Second,
 			Warmup:        5,
-			RelayInterval: time.Second,
+			RelayInterval: 5 * time.Second,
 			Histograms:    histogram.Kinds()[0],
 		},
 		Workload: Workload{

@@ -30,8 +30,12 @@ import (
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
-// DefaultInterval is the time between two samples of the server's metrics page.
-const DefaultInterval = time.Second
+// DefaultInterval is the time between two samples of the server's metrics page. vLLM's API server, which has one core
+// for all its streams, takes some 6 ms for a page.
+const DefaultInterval = 5 * time.Second
+
+// idleTimeout is how long vLLM keeps a connection on which nothing is asked.
+const idleTimeout = 5 * time.Second
 
 // maxAge is how many intervals a value is shown after it was sampled.
 const maxAge = 3

@@ -40,7 +40,8 @@ fmt:
 dashboards: ## write dashboards/*.json anew
 	cd dashboards && $(GO) run ./generate
 
-e2e: ## with a real Prometheus, promtool, Alertmanager (built here, 4 minutes once) and, if there is one, Chromium; and of the benches' own code
+e2e: ## with a real Prometheus, promtool, Alertmanager (built here, 4 minutes once) and, if there is one, Chromium; of the benches' own code, and of what is in a release
+	cd packaging && $(GO) test ./...
 	LLM_PROBER_TOOLS=$$(e2e/tools.sh) && export LLM_PROBER_TOOLS && cd e2e && $(GO) test -timeout 20m ./...
 
 test-vllm: ## with a real vLLM: installs 6 GB, takes half an hour

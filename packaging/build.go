@@ -35,7 +35,7 @@ func headCommit() (c commit, err error) {
 var sinceTag = regexp.MustCompile(`^v(.+)-([0-9]+)-(g[0-9a-f]{12}(?:\.dirty)?)$`)
 
 // versionOf turns what git describe says into a version that comes after those before, for packages too: a commit after
-// v1.2.3 is 1.2.3+5.gCOMMIT, and one before any tag 0.0.0-DATE.gCOMMIT.
+// v1.2.3 is 1.2.3+5.gCOMMIT, and one before any tag 0.0.0-TIME.gCOMMIT.
 func versionOf(described string, at time.Time) string {
 	if m := sinceTag.FindStringSubmatch(described); m != nil {
 		return m[1] + "+" + m[2] + "." + m[3]
@@ -43,7 +43,7 @@ func versionOf(described string, at time.Time) string {
 	if tag, ok := strings.CutPrefix(described, "v"); ok {
 		return strings.Replace(tag, ".dirty", "+dirty", 1)
 	}
-	return "0.0.0-" + at.Format("20060102") + ".g" + described
+	return "0.0.0-" + at.Format("20060102150405") + ".g" + described
 }
 
 // build compiles the programs for a platform, with nothing of the machine in them.

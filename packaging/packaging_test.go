@@ -119,8 +119,8 @@ func TestVersion(t *testing.T) {
 		"v1.2.3-5-g0123456789ab":       "1.2.3+5.g0123456789ab",
 		"v1.2.3-rc.1-5-g0123456789ab":  "1.2.3-rc.1+5.g0123456789ab",
 		"v1.2.3-5-g0123456789ab.dirty": "1.2.3+5.g0123456789ab.dirty",
-		"0123456789ab":                 "0.0.0-20260102.g0123456789ab",
-		"0123456789ab.dirty":           "0.0.0-20260102.g0123456789ab.dirty",
+		"0123456789ab":                 "0.0.0-20260102230000.g0123456789ab",
+		"0123456789ab.dirty":           "0.0.0-20260102230000.g0123456789ab.dirty",
 	} {
 		if got := versionOf(described, at); got != want {
 			t.Errorf("git describe says %s: %s, want %s", described, got, want)

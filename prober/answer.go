@@ -111,7 +111,7 @@ func (a *answer) judge(e sseEvent, data []byte) (isChunk bool, err error) {
 			a.annotation(name, data)
 			return false, nil
 		}
-		return false, fmt.Errorf("%w: %s", err, scrub.Text(a.hide(string(data)), maxRemark))
+		return false, fmt.Errorf("%w: %s", err, scrub.Text(a.words(data), maxRemark))
 	}
 	if c.reportsError() {
 		return false, a.serverError(c.errorText())
@@ -174,7 +174,7 @@ func (a *answer) remark(text []byte) { a.remarks.add(text) }
 // serverError is the failure of an error that came inside a stream, told in the server's words. Before the first token
 // it may be a refusal: gateways begin to answer before they ask the server behind them.
 func (a *answer) serverError(raw []byte) error {
-	text := strings.ToValidUTF8(a.hide(string(raw)), "\uFFFD")
+	text := strings.ToValidUTF8(a.words(raw), "\uFFFD")
 	a.res.Body = scrub.Text(text, maxBody)
 	err := failf(ReasonServerError, "the server reported inside the stream: %s", errorMessage([]byte(text)))
 	if a.tokens == 0 {
@@ -182,6 +182,9 @@ func (a *answer) serverError(raw []byte) error {
 	}
 	return err
 }
+
+// words are a server's own, without secrets. No more is looked through than can be shown.
+func (a *answer) words(raw []byte) string { return a.hide(string(raw[:min(len(raw), maxErrorBody)])) }
 
 // carriesToken applies the definition of a token event. What was generated is a token, whatever a count says. Of a
 // chunk without any, a count that the server sends along decides; else it is one where the text is there and empty,

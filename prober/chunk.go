@@ -2,9 +2,11 @@ package prober
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -121,12 +123,22 @@ func topMember(s *jsonScanner, c *chunk, key []byte) {
 	case "success", "ok":
 		c.alarm = s.peek() == 'f' || c.alarm
 		s.value()
+	case "base_resp": // MiniMax's status, which it sends beside an ordinary end too; 0 is success
+		s.objectOrOther(c, statusMember)
 	case "id", "created", "system_fingerprint":
 		s.value()
 	default:
 		c.unknown = true
 		c.errorOr(s, key, (*jsonScanner).value)
 	}
+}
+
+func statusMember(s *jsonScanner, c *chunk, key []byte) {
+	if string(key) != "status_code" {
+		s.value()
+		return
+	}
+	c.failed = s.filled(anything) || c.failed
 }
 
 // anyChoice reads one element of choices and keeps the one with index 0.
@@ -572,26 +584,47 @@ func (s *jsonScanner) str() []byte {
 		return nil
 	}
 	begin := s.pos
-	for pos := begin; pos < len(s.data); pos++ {
-		switch b := s.data[pos]; {
-		case b == '"':
-			s.work += pos - begin
-			s.pos = pos + 1
-			return s.data[begin:pos]
-		case b == '\\':
-			s.pos = pos
+	for !s.bad {
+		n := ordinary(s.data[s.pos:])
+		s.work += n
+		s.pos += n
+		switch s.peek() {
+		case '"':
+			s.pos++
+			return s.data[begin : s.pos-1]
+		case '\\':
 			s.escape()
-			if s.bad {
-				return nil
-			}
-			pos = s.pos - 1
-		case b < ' ': // a raw control character, NUL included
-			s.pos, s.bad = pos, true
-			return nil
+		default: // a raw control character, NUL included, or the end of the text
+			s.bad = true
 		}
 	}
-	s.pos, s.bad = len(s.data), true
 	return nil
+}
+
+// ordinary is the number of bytes at the beginning of a text that stand for themselves in a JSON string: neither a
+// quote, nor a backslash, nor a control character. It looks at eight at a time, since events can be megabytes long.
+//
+// Of x, a byte without its high bit, 0x80 - x has the high bit only if x is 0, and 0x7f + 0x20 - x only if x < 0x20. No
+// byte of such a difference borrows from the next.
+func ordinary(text []byte) int {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; len(text)-n >= 8; n += 8 {
+		word := binary.LittleEndian.Uint64(text[n:])
+		low := word &^ high
+		special := 0x80*each - (low ^ '"'*each) // a byte that is equal
+		special |= 0x80*each - (low ^ '\\'*each)
+		special |= (0x7f+' ')*each - low
+		if special &= high &^ word; special != 0 {
+			return n + bits.TrailingZeros64(special)/8
+		}
+	}
+	for ; n < len(text); n++ {
+		if b := text[n]; b == '"' || b == '\\' || b < ' ' {
+			break
+		}
+	}
+	return n
 }
 
 func (s *jsonScanner) escape() {

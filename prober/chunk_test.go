@@ -113,6 +113,8 @@ var chunkCases = []struct{ name, event, want string }{
 	{"code internal_error", `{"code":"internal_error","message":"x"}`, "failed"},
 	{"detail", `{"detail":"Not Found"}`, "failed"},
 	{"success false", `{"success":false,"msg":"x"}`, "failed"},
+	{"MiniMax's status", `{"choices":[{"finish_reason":"stop"}],"base_resp":{"status_code":1002,"status_msg":"rate limit"}}`, "choice finish=stop failed"},
+	{"MiniMax's success", `{"choices":[{"finish_reason":"stop"}],"base_resp":{"status_code":0,"status_msg":"success"}}`, "choice finish=stop"},
 	{"code 200", `{"code":200,"message":"ok"}`, ""},
 	{"code 0", `{"code":0,"message":"ok"}`, ""},
 	{"code beside an answer", `{"code":500,"status":"failing over","choices":[{"delta":{"content":"a"}}]}`, "choice content=a"},
@@ -160,6 +162,30 @@ func TestChunkDecodeAllocatesNothing(t *testing.T) {
 			}
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", c.name, n)
+		}
+	}
+}
+
+// Every byte, at every place in a text of three words, with and without others after it.
+func TestOrdinary(t *testing.T) {
+	for b := range 256 {
+		for at := range 24 {
+			text := bytes.Repeat([]byte{'x'}, 24)
+			text[at] = byte(b)
+			want := len(text)
+			if b == '"' || b == '\\' || b < ' ' {
+				want = at
+			}
+			for _, filler := range []byte{'x', 0x80, 0xff, ' ', '#', '!', ']', '['} {
+				for i := range text {
+					if i != at {
+						text[i] = filler
+					}
+				}
+				if got := ordinary(text); got != want {
+					t.Errorf("byte %#x at %d among %#x: %d, want %d", b, at, filler, got, want)
+				}
+			}
 		}
 	}
 }
@@ -212,6 +238,16 @@ func FuzzChunkDecode(f *testing.F) {
 
 func BenchmarkChunkDecode(b *testing.B) {
 	event := []byte(chunkCases[1].event)
+	b.Run("a megabyte of text", func(b *testing.B) {
+		long := []byte(`{"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("word ", 200_000) + `"}}]}`)
+		b.SetBytes(int64(len(long)))
+		var c chunk
+		for b.Loop() {
+			if err := c.decode(long); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	b.Run("scanner", func(b *testing.B) {
 		b.ReportAllocs()
 		var c chunk

@@ -301,7 +301,11 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) (st
 		req.Header.Set("Content-Type", "application/json")
 	}
 	x, resp, err := c.do(ctx, req, func(time.Time) {})
-	if err != nil {
+	switch {
+	case err == nil:
+	case phase(x.phase.Load()) < phaseRequest: // nothing was asked: the address tells more than the path
+		return 0, err
+	default:
 		return 0, wrap(err, "%s %s", method, path)
 	}
 	defer resp.Body.Close()

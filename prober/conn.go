@@ -1,17 +1,17 @@
 package prober
 
 import (
-	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// maxHeaderBytes bounds what a server may send before its headers end.
-const maxHeaderBytes = 1 << 20
+// maxHeaderBytes bounds what a server may send before its headers end. Proxies allow 4 to 64 KiB by default.
+const maxHeaderBytes = 256 << 10
 
-var errHeadersTooLarge = errors.New("too large: response headers exceed 1048576 bytes")
+var errHeadersTooLarge = fmt.Errorf("too large: response headers exceed %d bytes", maxHeaderBytes)
 
 // stampedConn is a connection under net/http and TLS that takes the time stamps of a probe: when the request was
 // written and when each read's bytes arrived.
@@ -30,6 +30,7 @@ type stampedConn struct {
 
 	headerBytes int         // that may still arrive before the headers end; negative: they have ended
 	flooded     atomic.Bool // more arrived
+	flood       floodGuard
 
 	slot    *dialSlot   // of the exchange that it was dialled for; nil: none
 	reading atomic.Bool // a read is under way
@@ -59,6 +60,7 @@ func (c *stampedConn) Read(p []byte) (n int, err error) {
 	if c.headerBytes > 0 && len(p) > c.headerBytes {
 		p = p[:c.headerBytes]
 	}
+	c.flood.pace()
 	var r received
 	if c.kernel != nil {
 		n, r, err = c.kernel.read(p)
@@ -67,6 +69,7 @@ func (c *stampedConn) Read(p []byte) (n int, err error) {
 		n, err = c.Conn.Read(p)
 	}
 	c.note(n, n == len(p), r)
+	c.flood.note(n)
 	if c.headerBytes > 0 {
 		c.headerBytes -= n
 	}

@@ -176,4 +176,6 @@ func errorMessage(body []byte) string {
 const (
 	maxMessage = 300     // characters of a server's words in a log line
 	maxBody    = 2 << 10 // bytes of an error body kept for the status page
+
+	maxErrorBody = 16 << 10 // bytes of an error body, or of an event that tells of an error, that are looked at
 )

@@ -3,10 +3,15 @@
 package prober
 
 import (
+	"bytes"
+	"context"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"unicode/utf8"
 
 	"github.com/llm-prober/llm_prober/internal/cputest"
@@ -41,6 +46,54 @@ func FuzzStatusFailure(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzHead: whatever a server sends from the first byte of its status line on, the probe ends, no more is read before
+// the end of the headers than is allowed, and the failure has a reason of the list and words that are fit to be shown.
+func FuzzHead(f *testing.F) {
+	for _, head := range []string{
+		"", "\r\n", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ndata:\r\n0\r\n\r\n",
+		"HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "HTTP/1.1 307 x\r\nLocation: http://169.254.169.254/\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nX: a\r\n b\r\n\r\n", "HTTP/1.1 503 \x1b[31m\u202e\r\n\r\n", "HTTP/9.9 99999 x\r\n\r\n", "a: b\r\n", strings.Repeat("X-A: b\r\n", 100), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+	} {
+		f.Add([]byte(head))
+	}
+	f.Fuzz(func(t *testing.T, head []byte) {
+		for _, head := range [][]byte{head, bytes.Repeat(head, 1+(2*maxHeaderBytes)/(len(head)+1))} {
+			var res *Result
+			var taken atomic.Int64
+			synctest.Test(t, func(t *testing.T) {
+				cputest.Linear(t, len(head), func() { res = newRig(t, rawServer(head, &taken), target()).once(t) })
+			})
+			if res.OK() {
+				continue
+			}
+			if n := taken.Load(); res.Headers.IsZero() && n > maxHeaderBytes {
+				t.Errorf("%d bytes were taken before the end of the headers", n)
+			}
+			text := res.Err.Error()
+			if !slices.Contains(Reasons(), res.Reason) || !utf8.ValidString(text) || len(text) > 8*maxMessage || strings.ContainsAny(text, "\x00\x1b\u202e\u2066\n") {
+				t.Errorf("%s: %q", res.Reason, text)
+			}
+		}
+	})
+}
+
+// rawServer answers each request with the same bytes and ends the connection. taken is how many the client read of the last one.
+func rawServer(answer []byte, taken *atomic.Int64) DialFunc {
+	return func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			if _, err := readRequest(server); err != nil {
+				return
+			}
+			n, _ := server.Write(answer)
+			taken.Store(int64(n))
+		}()
+		return client, nil
+	}
 }
 
 // Bytes of any kind from the list of models: bounded work, and nothing in it that must not be shown.

@@ -173,7 +173,7 @@ var reasonScenes = []struct {
 			}
 		}), func(t *Target) { t.Model = "" })}
 	}, "GET /v1/models: the answer holds no list of models"},
-	{ReasonTooLarge, "a flood of headers", replies("HTTP/1.1 200 OK\r\nX-Flood: <2000000 x a>\r\n\r\n"), "response headers exceed 1048576 bytes"},
+	{ReasonTooLarge, "a flood of headers", replies("HTTP/1.1 200 OK\r\nX-Flood: <2000000 x a>\r\n\r\n"), "response headers exceed 262144 bytes"},
 	{ReasonTooLarge, "an event of 9 MB", replies("{ROLE}{C:<9000000 x a>}{DONE}"), "event exceeds 8388608 bytes"},
 	{ReasonTooLarge, "a list of models of 5 MB", func(t *testing.T) scene {
 		return scene{target: at("http", serveTCP(t, func(conn net.Conn) {

@@ -189,7 +189,7 @@ func TestPrepareTellsWhyItCannot(t *testing.T) {
 		{"another workload", func(_ *fakeServer, w *Target) { w.Plans[0].Name = "x" }, `target "t" has no workload "w"`},
 		{
 			"nobody there", func(s *fakeServer, _ *Target) { s.dialing = func(string, string) error { return refusedError } },
-			`target "t": preparing workload "w": GET /v1/models: dial tcp: connect: connection refused`,
+			`target "t": preparing workload "w": dial tcp: connect: connection refused`,
 		},
 		{
 			"no such model", func(s *fakeServer, w *Target) { s.models, w.Model = `{"data":[]}`, "" },

@@ -34,6 +34,7 @@ var errorCases = []streamCase{
 	{source: "genkit-ai/genkit#6259", what: "an error of a completion's choice", script: two + event(`{"choices":[{"index":0,"text":"","error":"upstream died"}]}`) + "{DONE}", want: "server_error tokens=2/chunks", err: "upstream died"},
 	{source: "OpenAI SDKs", what: "a list of errors", script: two + event(`{"errors":[{"message":"boom"}]}`), want: "server_error tokens=2/chunks", err: "boom"},
 	{source: "API gateways", what: "code and message", script: two + event(`{"code":500,"message":"boom"}`) + "{DONE}", want: "server_error tokens=2/chunks", err: "boom"},
+	{source: "MiniMax", what: "a status beside stop", script: two + event(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"base_resp":{"status_code":1013,"status_msg":"boom"}}`) + "{DONE}", want: "server_error tokens=2/chunks", err: "boom"},
 	{source: "API gateways", what: "a code only", script: two + event(`{"error":{"code":500}}`) + "{DONE}", want: "server_error tokens=2/chunks", err: `{"code":500}`},
 	{source: "FastAPI", what: "detail", script: two + event(`{"detail":"Internal Server Error"}`) + "{DONE}", want: "server_error tokens=2/chunks", err: "Internal Server Error"},
 	{source: "Anthropic", what: "type error", script: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n", want: "server_error tokens=0/chunks", err: "stream: Overloaded"},

@@ -139,21 +139,32 @@ type silence struct {
 
 	mu    sync.Mutex
 	timer *time.Timer // nil: not begun
-	until time.Time
-	fired time.Time // when it was first found that the time had passed; zero: it was not
+	armed time.Time   // when the timer fires
+	until time.Time   // when the silence is too long
+	fired time.Time   // when it was first found that the time had passed; zero: it was not
 }
 
 func newSilence(conn *stampedConn, stop func()) *silence { return &silence{conn: conn, stop: stop} }
 
-// atMost begins it anew.
+// atMost begins it anew. A timer that fires before the end is left as it is, and set again when it fires: setting one
+// for each token costs more than reading the token.
 func (s *silence) atMost(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.until, s.fired = time.Now().Add(d), time.Time{}
-	if s.timer == nil {
+	now := time.Now()
+	s.until, s.fired = now.Add(d), time.Time{}
+	switch {
+	case s.timer == nil:
+		s.armed = s.until
 		s.timer = time.AfterFunc(d, s.due)
-		return
+	case s.until.Before(s.armed):
+		s.arm(now, d)
 	}
+}
+
+// arm lets the timer fire after d.
+func (s *silence) arm(now time.Time, d time.Duration) {
+	s.armed = now.Add(d)
 	s.timer.Reset(d)
 }
 
@@ -161,15 +172,15 @@ func (s *silence) due() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if left := s.until.Sub(now); left > 0 { // it began anew while the timer fired
-		s.timer.Reset(left)
+	if left := s.until.Sub(now); left > 0 {
+		s.arm(now, left)
 		return
 	}
 	if s.fired.IsZero() {
 		s.fired = now
 	}
 	if s.conn.pending() && now.Sub(s.fired) < backlogTimeout {
-		s.timer.Reset(backlogPoll)
+		s.arm(now, backlogPoll)
 	} else {
 		s.stop()
 	}
@@ -178,6 +189,7 @@ func (s *silence) due() {
 func (s *silence) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.stop = func() {} // the timer may just have fired
 	if s.timer != nil {
 		s.timer.Stop()
 	}
@@ -215,7 +227,7 @@ func (s *streaming) checkContentType(h http.Header) error {
 
 // errorBody reads the start of the body of an error, for the log and the status page.
 func (s *streaming) errorBody(body io.Reader) string {
-	data, _ := io.ReadAll(io.LimitReader(body, 16<<10)) // what was read before an error is all there is to show
+	data, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what was read before an error is all there is to show
 	text := s.secrets.Hide(string(data))
 	s.res.Body = scrub.Text(text, maxBody)
 	return text

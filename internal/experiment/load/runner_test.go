@@ -317,7 +317,7 @@ func TestNobodyThere(t *testing.T) {
 		}
 		want := []string{
 			"there will be no queue curve: dial tcp: connection refused",
-			`level c=8, 64+4: server lost: target "t": preparing workload "64+4": GET /v1/models: dial tcp: connection refused`,
+			`level c=8, 64+4: server lost: target "t": preparing workload "64+4": dial tcp: connection refused`,
 		}
 		if diff := cmp.Diff(want, notes.told()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

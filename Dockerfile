@@ -9,6 +9,6 @@ RUN make build && mkdir -p /out && cp bin/llm_prober bin/probetool /out/
 FROM gcr.io/distroless/static-debian13:nonroot
 COPY --from=build /out/llm_prober /out/probetool /bin/
 EXPOSE 9877
-USER nonroot
+USER 65532:65532
 ENTRYPOINT ["/bin/llm_prober"]
 CMD ["--config.file=/etc/llm_prober/llm_prober.yml"]

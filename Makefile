@@ -6,14 +6,18 @@ LDFLAGS := -s -w \
 	-X $(PKG).Version=$(VERSION) \
 	-X $(PKG).Revision=$(shell git rev-parse HEAD 2>/dev/null) \
 	-X $(PKG).Branch=$(shell git rev-parse --abbrev-ref HEAD 2>/dev/null)
-MODULES := . dashboards e2e
+MODULES := . dashboards packaging e2e
 
-.PHONY: all build demo test race lint fmt dashboards e2e test-vllm bench clean
+.PHONY: all build release demo test race lint fmt dashboards e2e test-vllm bench clean
 
 all: lint test build
 
 build: ## bin/llm_prober and bin/probetool, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+release: ## dist/: archives, deb, rpm and image with their checksums, the same bytes for the same commit
+	rm -rf dist
+	cd packaging && $(GO) run .
 
 demo: ## a simulated server, probed: http://localhost:9877
 	$(GO) run ./cmd/llm_prober --demo
@@ -36,7 +40,8 @@ fmt:
 dashboards: ## write dashboards/*.json anew
 	cd dashboards && $(GO) run ./generate
 
-e2e: ## with a real Prometheus, promtool, Alertmanager (built here, 4 minutes once) and, if there is one, Chromium; and of the benches' own code
+e2e: ## with a real Prometheus, promtool, Alertmanager (built here, 4 minutes once) and, if there is one, Chromium; of the benches' own code, and of what is in a release
+	cd packaging && $(GO) test ./...
 	LLM_PROBER_TOOLS=$$(e2e/tools.sh) && export LLM_PROBER_TOOLS && cd e2e && $(GO) test -timeout 20m ./...
 
 test-vllm: ## with a real vLLM: installs 6 GB, takes half an hour
@@ -46,4 +51,4 @@ bench: ## docs/performance.md explains the figures
 	cd e2e && $(GO) run ./bench -out ../docs/performance.md
 
 clean:
-	rm -rf bin
+	rm -rf bin dist

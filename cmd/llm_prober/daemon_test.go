@@ -600,13 +600,14 @@ func TestReplicaSeed(t *testing.T) {
 // The file of the configuration's own tests can be run.
 func TestExampleRuns(t *testing.T) {
 	f := &flags{configFile: filepath.Join("..", "..", "internal", "config", "testdata", "valid.yml")}
-	cfg, err := f.loader()()
+	load, _ := f.loader()
+	cfg, err := load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{}
-		d, err := newDaemon(cfg, f.loader(), prober.Options{Dial: n.dial, Logger: newLogger(io.Discard, "debug", "json")})
+		d, err := newDaemon(cfg, load, prober.Options{Dial: n.dial, Logger: newLogger(io.Discard, "debug", "json")})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,6 +36,7 @@ func main() { os.Exit(run(os.Args[1:])) }
 type flags struct {
 	configFile      string
 	configCheck     bool
+	autoReload      time.Duration // between two looks at the file; 0: never
 	telemetryPath   string
 	maxRequests     int
 	enableLifecycle bool
@@ -59,6 +60,7 @@ func parseFlags(args []string) (*flags, error) {
 
 	app.Flag("config.file", "Configuration file.").PlaceHolder("FILE").StringVar(&f.configFile)
 	app.Flag("config.check", "Check the configuration, print every error in it, and exit: 0 if it is valid, 2 if not.").BoolVar(&f.configCheck)
+	app.Flag("config.auto-reload-interval", "Time between two looks at the configuration file, which is reloaded if its content has changed; 0s for never.").Default("0s").DurationVar(&f.autoReload)
 	app.Flag("target.url", "Probe this server without a configuration file: its base URL, with or without /v1. Repeatable.").PlaceHolder("URL").StringsVar(&f.quick.URLs)
 	app.Flag("target.model", "Model to ask for; the first that the server lists if omitted.").PlaceHolder("NAME").StringVar(&f.quick.Model)
 	app.Flag("target.api-key-file", "File with the API key of the servers given by --target.url.").PlaceHolder("FILE").StringVar(&f.quick.APIKeyFile)
@@ -98,6 +100,10 @@ func (f *flags) check() error {
 		return fmt.Errorf("give only one of --config.file, --target.url and --demo")
 	case len(f.quick.URLs) == 0 && (f.quick.Model != "" || f.quick.APIKeyFile != "" || f.quick.Interval != 0 || f.quick.PromptTokens != 0 || f.quick.OutputTokens != 0):
 		return fmt.Errorf("--target.* and --probe.* describe a server given by --target.url; a configuration file has its own keys for them")
+	case f.autoReload != 0 && f.configFile == "":
+		return fmt.Errorf("--config.auto-reload-interval looks at a file: give --config.file as well")
+	case f.autoReload != 0 && f.autoReload < minAutoReload:
+		return fmt.Errorf("--config.auto-reload-interval: %v is less than %v; 0s is never", f.autoReload, minAutoReload)
 	}
 	if err := web.CheckTelemetryPath(f.telemetryPath); err != nil {
 		return fmt.Errorf("--web.telemetry-path: %w", err)
@@ -115,7 +121,7 @@ func run(args []string) int {
 	// net/http, as a client, writes to the standard logger and can be given no other.
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(libraryLog{logger})
-	load := f.loader()
+	load, changed := f.loader()
 	cfg, err := load()
 	if err != nil {
 		printErrors(err)
@@ -152,18 +158,20 @@ func run(args []string) int {
 		printErrors(err)
 		return exitUsage
 	}
-	return f.serve(d, stopDemo, logger)
+	return f.serve(d, changed, stopDemo, logger)
 }
 
-// loader returns what reads the configuration, now and at every reload.
-func (f *flags) loader() func() (*config.Config, error) {
+// loader returns what reads the configuration, now and at every reload, and what tells that it is another one by now.
+func (f *flags) loader() (load func() (*config.Config, error), changed func() bool) {
+	never := func() bool { return false }
 	switch {
 	case f.demo:
-		return func() (*config.Config, error) { return demoConfig(f.demoAddress) }
+		return func() (*config.Config, error) { return demoConfig(f.demoAddress) }, never
 	case f.configFile != "":
-		return func() (*config.Config, error) { return config.Load(f.configFile) }
+		file := config.NewFile(f.configFile)
+		return file.Load, file.Changed
 	default:
-		return func() (*config.Config, error) { return config.Quick(f.quick) }
+		return func() (*config.Config, error) { return config.Quick(f.quick) }, never
 	}
 }
 
@@ -183,30 +191,44 @@ func noteProxy(logger log.Logger) {
 	}
 }
 
-// handleSignals runs reload on SIGHUP and closes the returned channel at the first SIGTERM or SIGINT. A second
-// one ends the process at once, as the system does by default. A reload that hangs does not keep a signal from us.
-func handleSignals(reload func()) <-chan struct{} {
-	term := make(chan os.Signal, 1)
-	hup := make(chan os.Signal, 1)
+// handleSignals closes ended at the first SIGTERM or SIGINT. A second one ends the process at once, as the system does
+// by default. A reload that hangs does not keep a signal from us. hup gets each SIGHUP.
+func handleSignals() (hup <-chan os.Signal, ended <-chan struct{}) {
+	term, hups, done := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(term, syscall.SIGTERM, syscall.SIGINT)
-	signal.Notify(hup, syscall.SIGHUP)
-	ended := make(chan struct{})
+	signal.Notify(hups, syscall.SIGHUP)
 	go func() {
 		<-term
 		signal.Stop(term)
-		close(ended)
+		close(done)
 	}()
-	go func() {
-		for {
-			select {
-			case <-hup:
+	return hups, done
+}
+
+// minAutoReload bounds how often the configuration file is read.
+const minAutoReload = time.Second
+
+// keepReloading reloads the configuration at each signal of hup and, unless interval is 0, each time that changed
+// reports a change, which it is asked once an interval. It returns when ended is closed.
+func keepReloading(hup <-chan os.Signal, interval time.Duration, changed func() bool, reload func(), ended <-chan struct{}) {
+	var looks <-chan time.Time
+	if interval > 0 {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		looks = ticker.C
+	}
+	for {
+		select {
+		case <-hup:
+			reload()
+		case <-looks:
+			if changed() {
 				reload()
-			case <-ended:
-				return
 			}
+		case <-ended:
+			return
 		}
-	}()
-	return ended
+	}
 }
 
 const (

@@ -204,17 +204,21 @@ func startRig(t *testing.T, n *network, yaml string) *rig {
 	t.Helper()
 	g := &rig{t: t, log: &lockedBuffer{}}
 	g.write(yaml)
-	load := func() (*config.Config, error) { return config.Parse("config.yml", []byte(*g.file.Load())) }
+	g.start(n, func() (*config.Config, error) { return config.Parse("config.yml", []byte(*g.file.Load())) })
+	return g
+}
+
+func (g *rig) start(n *network, load func() (*config.Config, error)) {
+	g.t.Helper()
 	cfg, err := load()
 	if err != nil {
-		t.Fatal(err)
+		g.t.Fatal(err)
 	}
 	g.daemon, err = newDaemon(cfg, load, prober.Options{Dial: n.dial, Logger: log.NewLogfmtLogger(g.log), UserAgent: "llm_prober/test"})
 	if err != nil {
-		t.Fatal(err)
+		g.t.Fatal(err)
 	}
-	t.Cleanup(g.stop)
-	return g
+	g.t.Cleanup(g.stop)
 }
 
 // write replaces the configuration file.

@@ -20,8 +20,9 @@ import (
 	"github.com/llm-prober/llm_prober/internal/web"
 )
 
-// serve answers HTTP requests until a signal ends the daemon, and then ends everything. It returns the exit code.
-func (f *flags) serve(d *daemon, stopDemo func(), logger log.Logger) int {
+// serve answers HTTP requests and reloads the configuration until a signal ends the daemon, and then ends everything. It
+// returns the exit code.
+func (f *flags) serve(d *daemon, changed func() bool, stopDemo func(), logger log.Logger) int {
 	var leaving atomic.Bool
 	server := &http.Server{
 		Handler:           f.handler(d, &leaving, logger),
@@ -33,7 +34,8 @@ func (f *flags) serve(d *daemon, stopDemo func(), logger log.Logger) int {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          stdlog.New(libraryLog{logger}, "", 0),
 	}
-	ended := handleSignals(func() { _ = d.reload() }) // it has logged its error
+	hup, ended := handleSignals()
+	go keepReloading(hup, f.autoReload, changed, func() { _ = d.reload() }, ended) // reload logs its error
 	failed := make(chan error, 1)
 	go func() { failed <- toolkit.ListenAndServe(server, f.web, slog.New(slogHandler{logger: logger})) }()
 	select {

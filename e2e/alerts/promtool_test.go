@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -16,18 +17,49 @@ import (
 func TestPromtool(t *testing.T) {
 	promtool := programs.Tool(t, "promtool")
 	t.Run("check", func(t *testing.T) {
-		programs.Run(t, ".", promtool, "check", "rules", "--lint=all", "--lint-fatal", recordsFile, alertsFile)
+		programs.Run(t, ".", promtool, "check", "rules", "--lint=all", "--lint-fatal", recordsFile, alertsFile, "../../examples/restart/llm_restart.yml")
 	})
 	files, err := filepath.Glob("../../alerts/tests/*_test.yml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no unit tests: %v", err)
 	}
+	files = append(files, "../../examples/restart/llm_restart_test.yml")
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			programs.Run(t, ".", promtool, "test", "rules", file)
 		})
 	}
+}
+
+// TestPromQLOfDocs holds that what a page tells people to ask can be parsed, and names what there is.
+func TestPromQLOfDocs(t *testing.T) {
+	promtool := programs.Tool(t, "promtool")
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, records := read(t, "../../docs/metrics.md"), read(t, recordsFile)
+	var rules strings.Builder
+	rules.WriteString("groups:\n- name: docs\n  rules:\n")
+	found := 0
+	for _, page := range pages {
+		for _, block := range regexp.MustCompile("(?ms)^```promql\n(.*?)^```").FindAllStringSubmatch(read(t, page), -1) {
+			found++
+			fmt.Fprintf(&rules, "  - record: docs:%d\n    expr: %q\n", found, block[1])
+			for _, name := range names(block[1]) {
+				if !strings.Contains(metrics, "`"+name+"`") && !strings.Contains(records, "record: "+name) {
+					t.Errorf("%s asks for %s, which there is not", page, name)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no page has any: this test looks for nothing")
+	}
+	file := filepath.Join(t.TempDir(), "docs.yml")
+	programs.Write(t, file, rules.String())
+	programs.Run(t, ".", promtool, "check", "rules", file)
 }
 
 // TestEveryAlertIsRendered holds that the annotations of every alert are compared with what they should read: a

@@ -23,6 +23,7 @@ type Config struct {
 	Global    Global
 	Workloads []*Workload
 	Targets   []*Target
+	Groups    []*TargetGroup
 	SLOs      []SLO
 
 	// doubts are the warnings found while parsing, with their lines.

@@ -94,8 +94,9 @@ func (g *TargetGroup) Target(set promlabels.Labels) (*Target, error) {
 		return t, nil
 	}
 	var told []string
-	for _, p := range d.refused()[:min(maxTold, len(d.refused()))] {
-		told = append(told, strings.TrimPrefix(p.String(), key+"."))
+	problems := d.refused()
+	for _, p := range problems[:min(maxTold, len(problems))] {
+		told = append(told, strings.TrimPrefix(strings.TrimPrefix(p.String(), key+"."), "labels."))
 	}
 	return nil, errors.New(strings.Join(told, "; "))
 }

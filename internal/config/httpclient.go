@@ -64,9 +64,9 @@ func (d *decoder) clientRules(key string, name, n *yaml.Node) {
 }
 
 // foreignURL reports what is no address of a proxy, of a server of tokens or of a service discovery.
-func (d *decoder) foreignURL(key string, n *yaml.Node) {
+func (d *decoder) foreignURL(key string, n *yaml.Node, schemes ...string) {
 	s := scalar(d, key, n)
-	if _, msg, hint := parseURL(s, "http", "https", "socks5", "socks5h"); s != "" && msg != "" {
+	if _, msg, hint := parseURL(s, schemes...); s != "" && msg != "" {
 		d.hinted(n, key, hint, "%s", msg)
 	}
 }

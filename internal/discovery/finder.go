@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"reflect"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/discovery"
 	"github.com/prometheus/prometheus/discovery/kubernetes"
@@ -56,8 +56,8 @@ type Finder struct {
 	running sync.WaitGroup // of sources and of the manager
 }
 
-// NewFinder makes a finder whose sources run until ctx is done. It panics if its metrics cannot be registered.
-func NewFinder(ctx context.Context, logger *slog.Logger) *Finder {
+// NewFinder makes a finder whose sources run until ctx is done. HTTP service discoveries are reached by dial. It panics if its metrics cannot be registered.
+func NewFinder(ctx context.Context, logger *slog.Logger, dial promconfig.DialContextFunc) *Finder {
 	metrics := prometheus.NewRegistry()
 	sd, err := discovery.CreateAndRegisterSDMetrics(metrics)
 	if err != nil {
@@ -65,7 +65,7 @@ func NewFinder(ctx context.Context, logger *slog.Logger) *Finder {
 	}
 	return &Finder{
 		logger: logger, metrics: metrics, changed: make(chan struct{}, 1), sources: make(map[string]*source),
-		manager: discovery.NewManager(ctx, logger, metrics, sd, discovery.Name("target_groups"), discovery.Updatert(throttle), discovery.HTTPClientOptions(clientOptions((&net.Dialer{}).DialContext)...)),
+		manager: discovery.NewManager(ctx, logger, metrics, sd, discovery.Name("target_groups"), discovery.Updatert(throttle), discovery.HTTPClientOptions(clientOptions(dial)...)),
 	}
 }
 

@@ -95,7 +95,7 @@ func inBubble(t *testing.T, test func(h harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		log := &bytes.Buffer{}
-		h := harness{t, NewFinder(ctx, slog.New(slog.NewTextHandler(log, nil))), log}
+		h := harness{t, NewFinder(ctx, slog.New(slog.NewTextHandler(log, nil)), nil), log}
 		ended := make(chan struct{})
 		go func() { h.Run(); close(ended) }()
 		test(h)

@@ -250,21 +250,23 @@ func TestObjectivesAreTheNearestRatio(t *testing.T) {
 func TestCovers(t *testing.T) {
 	some := SLO{Targets: []string{"a", "b"}, Workloads: []string{"x"}}
 	tests := []struct {
-		slo              SLO
-		target, workload string
-		want             bool
+		slo                     SLO
+		target, group, workload string
+		want                    bool
 	}{
-		{SLO{}, "a", "x", true},
-		{some, "a", "x", true},
-		{some, "b", "x", true},
-		{some, "c", "x", false},
-		{some, "a", "y", false},
-		{SLO{Targets: []string{"a"}}, "a", "y", true},
-		{SLO{Workloads: []string{"x"}}, "c", "y", false},
+		{SLO{}, "a", "", "x", true},
+		{some, "a", "", "x", true},
+		{some, "b", "", "x", true},
+		{some, "c", "", "x", false},
+		{some, "a", "", "y", false},
+		{some, "c", "a", "x", true},
+		{some, "a", "c", "x", false},
+		{SLO{Targets: []string{"a"}}, "a", "", "y", true},
+		{SLO{Workloads: []string{"x"}}, "c", "", "y", false},
 	}
 	for _, tt := range tests {
-		if got := tt.slo.Covers(tt.target, tt.workload); got != tt.want {
-			t.Errorf("%+v covers %s, %s = %v", tt.slo, tt.target, tt.workload, got)
+		if got := tt.slo.Covers(&Target{Name: tt.target, Group: tt.group}, tt.workload); got != tt.want {
+			t.Errorf("%+v covers %s of group %q, %s = %v", tt.slo, tt.target, tt.group, tt.workload, got)
 		}
 	}
 }

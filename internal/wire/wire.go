@@ -69,7 +69,7 @@ func SLOs(all []config.SLO, t config.Target) []collector.SLO {
 	for _, s := range all {
 		var covered []string
 		for _, plan := range t.Plans {
-			if s.Covers(t.Name, plan.Workload.Name) {
+			if s.Covers(&t, plan.Workload.Name) {
 				covered = append(covered, plan.Workload.Name)
 			}
 		}

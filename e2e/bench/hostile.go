@@ -97,7 +97,7 @@ func hostileRun(o options, dir, binary, page string, beside []hostile.Server) (w
 		}
 	}
 	var spent [2][2]time.Duration // before and after, of both servers
-	w.watched, err = watch(dir, binary, config, o.hostile, func(moment int) error {
+	w.watched, err = watch(dir, binary, config, o.hostile, func(moment int, _ string) error {
 		for i, s := range servers {
 			p, err := readProcess(s.PID())
 			if err != nil {

@@ -94,7 +94,7 @@ func scaleRun(dir, binary, page string, targets int, kind histogram.Kind, durati
 		return nil, err
 	}
 	defer server.Kill()
-	w, err := watch(dir, binary, scaleConfig(server.Said, targets, kind), duration, func(int) error { return nil })
+	w, err := watch(dir, binary, scaleConfig(server.Said, targets, kind), duration, func(int, string) error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +132,8 @@ type watched struct {
 }
 
 // watch runs a daemon for a while, from when each target has been probed once. It calls at with 0 at the beginning of
-// the time that is watched, and with 1 at its end.
-func watch(dir, binary string, yaml []byte, duration time.Duration, at func(moment int) error) (w watched, err error) {
+// the time that is watched, and with 1 at its end, and the address of its metrics.
+func watch(dir, binary string, yaml []byte, duration time.Duration, at func(moment int, metrics string) error) (w watched, err error) {
 	config := filepath.Join(dir, "config.yml")
 	if err := os.WriteFile(config, yaml, 0o644); err != nil {
 		return w, err
@@ -162,7 +162,7 @@ func watch(dir, binary string, yaml []byte, duration time.Duration, at func(mome
 	if w.first, err = scrape(url, acceptText); err != nil {
 		return w, err
 	}
-	if err = at(0); err != nil {
+	if err = at(0, url); err != nil {
 		return w, err
 	}
 	ended := time.After(duration)
@@ -173,7 +173,7 @@ func watch(dir, binary string, yaml []byte, duration time.Duration, at func(mome
 	if w.after, err = readProcess(d.Process.Pid); err != nil {
 		return w, err
 	}
-	if err = at(1); err != nil {
+	if err = at(1, url); err != nil {
 		return w, err
 	}
 	if err = storeProfile("http://"+address+"/debug/pprof/heap", profileOf("daemon-heap")); err != nil {

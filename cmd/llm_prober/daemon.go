@@ -44,9 +44,8 @@ type daemon struct {
 
 	mu      sync.Mutex // one reload at a time; guards the following
 	cfg     *config.Config
-	active  map[string]*runningTarget
-	order   []string // names of active, in the order of the file and then of groups
-	finding bool     // the finder runs
+	active  active
+	finding bool // the finder runs
 	running sync.WaitGroup
 
 	atWork atWork // has its own lock
@@ -121,7 +120,7 @@ func (d *daemon) reload() error {
 		level.Error(d.logger).Log("msg", "reloading the configuration failed, the one before stays in force", "err", err)
 		return err
 	}
-	level.Info(d.logger).Log("msg", "configuration reloaded", "targets", len(d.active))
+	level.Info(d.logger).Log("msg", "configuration reloaded", "targets", len(d.active.byName))
 	return nil
 }
 
@@ -148,78 +147,92 @@ func (d *daemon) apply(cfg *config.Config) error {
 }
 
 // replace replaces what runs. New targets are prepared first, since that may fail; only then anything changes.
-// A target that is the same as before goes on untouched, with its counters and its probes in flight.
 func (d *daemon) replace(cfg *config.Config) error {
 	groups := d.resolve(cfg)
-	targets := slices.Concat(cfg.Targets, discovery.Targets(groups))
-	next := make(map[string]*runningTarget, len(targets))
-	var fresh []*runningTarget
-	var order []string
-	var problems []error
-	for _, t := range targets {
-		if old := d.active[t.Name]; old != nil && reflect.DeepEqual(old.target, *t) {
-			next[t.Name] = old
-			order = append(order, t.Name)
-			continue
-		}
-		u, err := d.prepare(cfg, *t, d.lifetime(t.Name))
-		switch {
-		case err == nil:
-			next[t.Name] = u
-			order = append(order, t.Name)
-			fresh = append(fresh, u)
-		case t.Group != "":
-			refuse(groups, t, err)
-		default:
-			problems = append(problems, fmt.Errorf("target %q: %w", t.Name, err))
-		}
+	next, err := d.plan(cfg, groups)
+	if err != nil {
+		return err
 	}
-	if len(problems) > 0 {
-		return errors.Join(problems...)
-	}
-
-	exposed := make([]*collector.Target, 0, len(next))
-	for name, u := range next {
+	exposed := make([]*collector.Target, 0, len(next.byName))
+	for _, u := range next.byName {
 		if cfg != d.cfg {
 			u.metrics.SetSLOs(wire.SLOs(cfg.SLOs, u.target))
 		}
-		exposed = append(exposed, next[name].metrics)
+		exposed = append(exposed, u.metrics)
 	}
 	d.targets.Set(exposed)
-	changes := make(map[string]*change)
-	of := func(group string) *change {
-		if changes[group] == nil {
-			changes[group] = &change{}
-		}
-		return changes[group]
-	}
-	for _, name := range d.order {
-		old := d.active[name]
-		switch next[name] {
-		case old:
-		case nil:
-			of(old.target.Group).removed = append(of(old.target.Group).removed, name)
-			old.life.close(name)
-		default:
-			of(old.target.Group).replaced = append(of(old.target.Group).replaced, name)
-			old.replace()
-		}
-	}
-	for _, u := range fresh {
-		if d.active[u.target.Name] == nil {
-			of(u.target.Group).added = append(of(u.target.Group).added, u.target.Name)
-		}
-		d.start(u)
-	}
+	changes := d.swap(next)
 	d.logChanges(changes, d.members(), groups)
-	d.cfg, d.active, d.order = cfg, next, order
+	d.cfg, d.active = cfg, next
 	d.groups.Store(&groups)
 	return nil
 }
 
-// lifetime returns that of a name, a new one if no target has it.
+// active is what runs for a configuration and what was found for it.
+type active struct {
+	byName map[string]*runningTarget
+	order  []string         // of the file and then of groups
+	fresh  []*runningTarget // those of byName that have not been started
+}
+
+// plan prepares what is to run. A target that is the same as before goes on untouched, with its counters and its probes
+// in flight.
+func (d *daemon) plan(cfg *config.Config, groups []discovery.Group) (active, error) {
+	targets := slices.Concat(cfg.Targets, discovery.Targets(groups))
+	next := active{byName: make(map[string]*runningTarget, len(targets))}
+	var problems []error
+	for _, t := range targets {
+		u := d.active.byName[t.Name]
+		if u == nil || !reflect.DeepEqual(u.target, *t) {
+			var err error
+			switch u, err = d.prepare(cfg, *t, d.lifetime(t.Name)); {
+			case err != nil && t.Group != "":
+				refuse(groups, t, err)
+				continue
+			case err != nil:
+				problems = append(problems, fmt.Errorf("target %q: %w", t.Name, err))
+				continue
+			}
+			next.fresh = append(next.fresh, u)
+		}
+		next.byName[t.Name] = u
+		next.order = append(next.order, t.Name)
+	}
+	return next, errors.Join(problems...)
+}
+
+// swap ends what is not to run any more and starts what is new. It returns what has changed, by group.
+func (d *daemon) swap(next active) map[string]*change {
+	changes := make(map[string]*change)
+	of := func(u *runningTarget) *change {
+		if changes[u.target.Group] == nil {
+			changes[u.target.Group] = &change{}
+		}
+		return changes[u.target.Group]
+	}
+	for _, name := range d.active.order {
+		switch old := d.active.byName[name]; next.byName[name] {
+		case old:
+		case nil:
+			of(old).removed = append(of(old).removed, name)
+			old.life.close(name)
+		default:
+			of(old).replaced = append(of(old).replaced, name)
+			old.replace()
+		}
+	}
+	for _, u := range next.fresh {
+		if d.active.byName[u.target.Name] == nil {
+			of(u).added = append(of(u).added, u.target.Name)
+		}
+		d.start(u)
+	}
+	return changes
+}
+
+// lifetime returns that of a name: a new one, if no target has it.
 func (d *daemon) lifetime(name string) *lifetime {
-	if old := d.active[name]; old != nil {
+	if old := d.active.byName[name]; old != nil {
 		return old.life
 	}
 	return &lifetime{History: d.history}
@@ -300,9 +313,9 @@ func (d *daemon) stopWithin(ctx context.Context) (left []string) {
 func (d *daemon) current() (*config.Config, []*runningTarget) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	targets := make([]*runningTarget, 0, len(d.active))
-	for _, name := range d.order {
-		targets = append(targets, d.active[name])
+	targets := make([]*runningTarget, 0, len(d.active.byName))
+	for _, name := range d.active.order {
+		targets = append(targets, d.active.byName[name])
 	}
 	return d.cfg, targets
 }

@@ -338,7 +338,7 @@ func step(after time.Duration) time.Duration {
 
 // scrape leaves the labels out that all series have.
 func (s *scene) scrape() samples {
-	families, err := s.rig.active["server"].metrics.Gather()
+	families, err := s.rig.active.byName["server"].metrics.Gather()
 	if err != nil {
 		s.t.Fatal(err)
 	}

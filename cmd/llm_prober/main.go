@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	stdlog "log"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web/kingpinflag"
+	"k8s.io/klog/v2"
 
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 
@@ -121,6 +123,8 @@ func run(args []string) int {
 	// net/http, as a client, writes to the standard logger and can be given no other.
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(libraryLog{logger})
+	// So does the client of Kubernetes, of failed lists and watches.
+	klog.SetSlogLogger(slog.New(slogHandler{logger: log.With(logger, "component", "kubernetes")}))
 	load, changed := f.loader()
 	cfg, err := load()
 	if err != nil {

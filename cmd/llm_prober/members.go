@@ -47,7 +47,7 @@ func (d *daemon) members() []discovery.Group {
 // resolve tells what becomes of what is found now.
 func (d *daemon) resolve(cfg *config.Config) []discovery.Group {
 	return discovery.Resolve(cfg, d.finder.Found(), func(name string) *config.Target {
-		if u := d.active[name]; u != nil {
+		if u := d.active.byName[name]; u != nil {
 			return &u.target
 		}
 		return nil

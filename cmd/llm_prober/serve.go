@@ -112,6 +112,7 @@ func (f *flags) handler(d *daemon, leaving *atomic.Bool, logger log.Logger) http
 			}
 			return targets
 		},
+		Groups: d.members,
 		Server: func(target string) (web.Server, bool) {
 			_, units := d.current()
 			for _, u := range units {

@@ -33,7 +33,7 @@ func shown(cfg *config.Config, u *runningTarget) web.Target {
 			limit = max(limit, s.Threshold)
 		}
 	}
-	shown := web.Target{Target: &u.probed, Labels: u.target.Labels, SilenceLimit: limit}
+	shown := web.Target{Target: &u.probed, Labels: u.target.Labels, Group: u.target.Group, SilenceLimit: limit}
 	for _, v := range u.metrics.Verdicts() {
 		shown.SLOs = append(shown.SLOs, web.SLO{
 			Workload: v.Workload, Name: v.Name, Indicator: string(v.Indicator),

@@ -231,6 +231,11 @@ type noted struct {
 	source *source
 }
 
+// Enabled implements [slog.Handler]: errors are noted, logged or not.
+func (h noted) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelError || h.Handler.Enabled(ctx, l)
+}
+
 // Handle implements [slog.Handler].
 func (h noted) Handle(ctx context.Context, r slog.Record) error {
 	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
@@ -245,7 +250,7 @@ func (h noted) Handle(ctx context.Context, r slog.Record) error {
 		clean.AddAttrs(a)
 		return true
 	})
-	if r.Level >= slog.LevelError && !h.source.failed(text) {
+	if r.Level >= slog.LevelError && !h.source.failed(text) || !h.Handler.Enabled(ctx, r.Level) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, clean)

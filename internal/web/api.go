@@ -31,6 +31,7 @@ type apiTarget struct {
 	Name         string            `json:"target"`
 	URL          string            `json:"url"`
 	Model        string            `json:"model,omitempty"`
+	Group        string            `json:"group,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	State        State             `json:"state"`
 	Since        time.Time         `json:"since,omitzero"`
@@ -164,7 +165,7 @@ func (s *site) apiResults(w http.ResponseWriter, r *http.Request) {
 func newAPITarget(v *targetView, now time.Time) apiTarget {
 	sentence, detail := headline(v, now)
 	t := apiTarget{
-		Name: v.name, URL: v.url, Model: v.model, State: v.state, Since: utc(v.since),
+		Name: v.name, URL: v.url, Model: v.model, Group: v.group, State: v.state, Since: utc(v.since),
 		Message: strings.TrimSpace(sentence + " " + detail), InFlight: []apiFlight{}, Workloads: []apiWorkload{},
 	}
 	if !v.since.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"html/template"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ type frame struct {
 	Refresh bool
 	Metrics string // path of the metrics, relative
 	Pprof   bool   // there are profiles
+	Grouped bool   // there are target groups
 	Style   template.CSS
 	Script  template.JS
 }
@@ -33,7 +35,7 @@ type frame struct {
 func (s *site) frame(title string, worst State, now time.Time) frame {
 	return frame{
 		Title: title, Icon: iconColour(worst), Version: s.Version, Now: now.UTC(), Refresh: true,
-		Metrics: strings.TrimPrefix(s.TelemetryPath, "/"), Pprof: s.Pprof, Style: template.CSS(s.style), Script: template.JS(s.script),
+		Metrics: strings.TrimPrefix(s.TelemetryPath, "/"), Pprof: s.Pprof, Grouped: len(s.groups()) > 0, Style: template.CSS(s.style), Script: template.JS(s.script),
 	}
 }
 
@@ -75,7 +77,9 @@ type indexPage struct {
 	Chips   []chip
 	Cards   []card
 	Lines   []line // of the targets that have no card
+	Groups  []groupLine
 	Target  string // the only one shown; "" all
+	Group   string // the only one whose targets are shown; "" all
 	Filter  State
 }
 
@@ -98,16 +102,21 @@ func (s *site) index(w http.ResponseWriter, r *http.Request) {
 		s.apiTargets(w, r)
 		return
 	}
-	now := time.Now()
-	s.render(w, http.StatusOK, "index.html", s.indexPage(s.targets(now), r.URL.Query().Get("target"), State(r.URL.Query().Get("state")), now))
+	query := r.URL.Query()
+	s.render(w, http.StatusOK, "index.html", s.indexPage(query.Get("target"), query.Get("group"), State(query.Get("state")), time.Now()))
 }
 
-func (s *site) indexPage(views []targetView, target string, filter State, now time.Time) indexPage {
+func (s *site) indexPage(target, group string, filter State, now time.Time) indexPage {
+	views := s.targets(now)
+	groups := groupLines(s.groups(), views, group)
+	if group != "" {
+		views = slices.DeleteFunc(views, func(v targetView) bool { return v.group != group })
+	}
 	worst := OK
 	if len(views) > 0 {
 		worst = views[0].shown()
 	}
-	page := indexPage{Target: scrub.Text(target, maxName), Filter: filter, Chips: chips(views, filter)}
+	page := indexPage{Target: scrub.Text(target, maxName), Group: scrub.Text(group, maxName), Filter: filter, Groups: groups, Chips: chips(views, filter)}
 	page.Summary = summary(page.Chips, len(views))
 	page.frame = s.frame(page.Summary+" – llm_prober", worst, now)
 	for i := range views {

@@ -13,10 +13,10 @@ import (
 
 // FuzzPages: whatever is asked of the pages is answered in bounded time, and nothing of it becomes markup.
 func FuzzPages(f *testing.F) {
-	paths := []string{"/", "/probe", "/api/v1/targets", "/api/v1/results", "/config"}
+	paths := []string{"/", "/probe", "/api/v1/targets", "/api/v1/results", "/config", "/discovery", "/api/v1/discovery"}
 	for _, query := range []string{
 		"", "target=t&id=ok-1", "target=t&id=flying-1", "target=t&workload=chat-512-128&limit=1", "limit=-1", "limit=99999999999999999999", "limit=1e9",
-		"state=down", "target=%3Cscript%3Ealert(1)%3C/script%3E", "target=t&id=<b onload=x>", "%zz", "target=%ff%00&id=%E2%80%AE", strings.Repeat("target=t&", 5000), "a;b",
+		"state=down", "group=%3Cscript%3Ealert(1)%3C/script%3E", "group=%E2%80%AE", "target=%3Cscript%3Ealert(1)%3C/script%3E", "target=t&id=<b onload=x>", "%zz", "target=%ff%00&id=%E2%80%AE", strings.Repeat("target=t&", 5000), "a;b",
 	} {
 		for i := range paths {
 			f.Add(i, query, "text/html")

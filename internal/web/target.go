@@ -14,6 +14,7 @@ import (
 type Target struct {
 	*prober.Target
 	Labels map[string]string // the target's custom labels
+	Group  string            // the target group that it was found for; empty: none
 	// SilenceLimit is how long a probe may wait for its next token before the page calls the target silent:
 	// at least the largest TTFT that is still good. 0 means DefaultSilenceLimit.
 	SilenceLimit time.Duration

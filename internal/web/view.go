@@ -13,6 +13,7 @@ import (
 // targetView is all that is known of a target at one moment; the page and the API both tell it.
 type targetView struct {
 	name, url, model string
+	group            string // empty: it stands in the file
 	labels           []label
 	state            State
 	since            time.Time // zero where the state is Unknown
@@ -48,7 +49,7 @@ func (s *site) targets(now time.Time) []targetView {
 }
 
 func (s *site) look(t Target, flights []flightView, now time.Time) targetView {
-	v := targetView{name: t.Name, url: shownURL(t.URL), model: t.Model, flights: flights, silenceLimit: t.silenceLimit(), state: Unknown}
+	v := targetView{name: t.Name, group: t.Group, url: shownURL(t.URL), model: t.Model, flights: flights, silenceLimit: t.silenceLimit(), state: Unknown}
 	for _, name := range slices.Sorted(maps.Keys(t.Labels)) {
 		v.labels = append(v.labels, label{scrub.Text(name, maxName), scrub.Text(t.Labels[name], maxName)})
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/llm-prober/llm_prober/internal/chart"
+	"github.com/llm-prober/llm_prober/internal/discovery"
 	"github.com/llm-prober/llm_prober/internal/humanize"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
@@ -38,6 +39,8 @@ type Options struct {
 	Version string
 	Targets func() []Target
 	History *History
+	// Groups tells what was found for target groups. nil: there are none.
+	Groups func() []discovery.Group
 	// Server tells what the relay last read from the server of a target, and whether it ever did. nil: no relay.
 	Server func(target string) (s Server, known bool)
 	// ConfigYAML is the effective config without secrets.
@@ -70,7 +73,7 @@ func CheckTelemetryPath(p string) error {
 		return fmt.Errorf("%q has a character that a plain path has not", p)
 	case path.Clean(p) != p:
 		return fmt.Errorf("%q is not a clean path", p)
-	case slices.Contains([]string{"/", "/config", "/probe"}, p),
+	case slices.Contains([]string{"/", "/config", "/discovery", "/probe"}, p),
 		strings.HasPrefix(p, "/-/"), strings.HasPrefix(p, "/api/"), strings.HasPrefix(p, "/debug/"):
 		return fmt.Errorf("%q is another page", p)
 	}
@@ -93,6 +96,8 @@ func New(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.index)
 	mux.HandleFunc("GET /probe", s.probe)
+	mux.HandleFunc("GET /discovery", s.discovery)
+	mux.HandleFunc("GET /api/v1/discovery", s.apiDiscovery)
 	mux.HandleFunc("GET /api/v1/targets", s.apiTargets)
 	mux.HandleFunc("GET /api/v1/results", s.apiResults)
 	mux.Handle("GET "+o.TelemetryPath, o.Metrics)

@@ -120,6 +120,7 @@ func TestCheckTelemetryPath(t *testing.T) {
 		{"/a/../b", `"/a/../b" is not a clean path`},
 		{"/", `"/" is another page`},
 		{"/config", `"/config" is another page`},
+		{"/discovery", `"/discovery" is another page`},
 		{"/-/healthy", `"/-/healthy" is another page`},
 		{"/api/v1/targets", `"/api/v1/targets" is another page`},
 		{"/debug/pprof/heap", `"/debug/pprof/heap" is another page`},

@@ -137,7 +137,7 @@ func TestAutoReload(t *testing.T) {
 				m := newConfigMap(t, one)
 				hup := make(chan os.Signal)
 				g := startAutoReload(t, m.path(), 30*time.Second, hup)
-				time.Sleep(time.Minute)
+				time.Sleep(70 * time.Second) // between two looks
 				before := g.scrape()
 
 				c.change(m, hup)

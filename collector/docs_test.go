@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/internal/metricdoc"
 	"github.com/llm-prober/llm_prober/prober"
 )
@@ -26,7 +27,7 @@ func metricsInCode(t *testing.T) map[string]metricdoc.Metric {
 	self := NewSelf()
 	self.Reloaded(true)
 	ts := NewTargets(only{self, "llm_prober_"})
-	ts.Set([]*Target{completeTarget()})
+	ts.Set([]*Target{completeTarget(histogram.Both)})
 	families, err := ts.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -48,27 +48,35 @@ func TestFiveToSixBoundsADecade(t *testing.T) {
 	}
 }
 
-// Every histogram is classic and native at once; native buckets grow by at most 10 %, which is schema 3.
-func TestClassicAndNative(t *testing.T) {
-	families, err := completeTarget().Gather()
-	if err != nil {
-		t.Fatal(err)
+// Native buckets grow by at most 10 %, which is schema 3. Classic ones are one series each, and two more for the sum and
+// the count; one of a native histogram carries an exemplar.
+func TestKinds(t *testing.T) {
+	for _, kind := range []struct {
+		histogram.Kind
+		classic, native bool
+	}{{histogram.Both, true, true}, {"", true, true}, {histogram.Classic, true, false}, {histogram.Native, false, true}} {
+		t.Run(string(kind.Kind), func(t *testing.T) {
+			families, err := completeTarget(kind.Kind).Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for _, f := range families {
+				if f.GetType() != dto.MetricType_HISTOGRAM {
+					continue
+				}
+				n++
+				h := f.GetMetric()[0].GetHistogram()
+				if native, classic := h.Schema != nil && h.GetSchema() == 3, len(h.GetBucket()) > 1; native != kind.native || classic != kind.classic {
+					t.Errorf("%s: native schema %v, %d classic buckets", f.GetName(), h.Schema, len(h.GetBucket()))
+				}
+			}
+			if n != 10 {
+				t.Errorf("%d histograms, want 10", n)
+			}
+		})
 	}
-	n := 0
-	for _, f := range families {
-		if f.GetType() != dto.MetricType_HISTOGRAM {
-			continue
-		}
-		n++
-		h := f.GetMetric()[0].GetHistogram()
-		if h.Schema == nil || h.GetSchema() != 3 || len(h.GetBucket()) == 0 {
-			t.Errorf("%s: native schema %v, %d classic buckets; want schema 3 and some", f.GetName(), h.Schema, len(h.GetBucket()))
-		}
-	}
-	if n != 10 {
-		t.Errorf("%d histograms, want 10", n)
-	}
-	opts := histogram.Opts("h", "H.", nil, waitBounds())
+	opts := histogram.Native.Opts("h", "H.", nil, waitBounds())
 	if opts.NativeHistogramMaxBucketNumber != 160 || opts.NativeHistogramMinResetDuration != time.Hour {
 		t.Errorf("native histograms keep %d buckets and reset after %v, want 160 and 1h", opts.NativeHistogramMaxBucketNumber, opts.NativeHistogramMinResetDuration)
 	}

@@ -15,8 +15,9 @@ import (
 //
 // A vector made without labels is a metric that is absent until it is first used.
 type metricSet struct {
-	labels prometheus.Labels
-	all    []prometheus.Collector
+	labels     prometheus.Labels
+	histograms histogram.Kind
+	all        []prometheus.Collector
 }
 
 // Describe implements [prometheus.Collector].
@@ -60,9 +61,16 @@ func (s *metricSet) gauges(name, help string, labels ...string) *prometheus.Gaug
 }
 
 func (s *metricSet) histogram(name, help string, bounds []float64) prometheus.Histogram {
-	h := prometheus.NewHistogram(histogram.Opts(name, help, s.labels, bounds))
+	h := prometheus.NewHistogram(s.histograms.Opts(name, help, s.labels, bounds))
 	s.add(h)
 	return h
+}
+
+// lateHistogram makes a histogram that is absent until it is first used.
+func (s *metricSet) lateHistogram(name, help string, bounds []float64) func() prometheus.Histogram {
+	v := prometheus.NewHistogramVec(s.histograms.Opts(name, help, s.labels, bounds), nil)
+	s.add(v)
+	return func() prometheus.Histogram { return v.WithLabelValues().(prometheus.Histogram) }
 }
 
 func (s *metricSet) desc(name, help string, labels ...string) *prometheus.Desc {

@@ -28,10 +28,11 @@ type probeMetrics struct {
 	certExpiry          *prometheus.GaugeVec // absent until there was a certificate
 	info                *workloadInfo
 
-	withheld                        *prometheus.CounterVec
-	ttft, itl, tpot, duration, ttfa latencyHistogram
-	connect, startDelay, readDelay  prometheus.Histogram
-	serverQueue, serverPrefill      prometheus.Histogram
+	withheld                       *prometheus.CounterVec
+	ttft, itl, tpot, duration      latencyHistogram
+	ttfa                           func() latencyHistogram // absent until a model has reasoned
+	connect, startDelay, readDelay prometheus.Histogram
+	serverQueue, serverPrefill     prometheus.Histogram
 
 	promptTokens, streamEvents prometheus.Counter
 	cachedTokens               *prometheus.CounterVec // absent until the server sends a count
@@ -70,7 +71,9 @@ func newProbeMetrics(set *metricSet, cfg WorkloadConfig) *probeMetrics {
 	m.itl = m.latency(set, "inter_token_latency_seconds", "Time between neighbouring token events, one sample a gap.", gapBounds())
 	m.tpot = m.latency(set, "time_per_output_token_seconds", "Time per output token after the first token event, one sample a probe.", gapBounds())
 	m.duration = m.latency(set, "request_duration_seconds", "Time from the first byte of the request written to the last token event.", waitBounds())
-	m.ttfa = m.latency(set, "time_to_first_answer_seconds", "Time from the first byte of the request written to the first event that is not reasoning, where reasoning came first.", waitBounds())
+	const ttfa = "time_to_first_answer_seconds"
+	late := set.lateHistogram("llm_probe_"+ttfa, "Time from the first byte of the request written to the first event that is not reasoning, where reasoning came first.", waitBounds())
+	m.ttfa = func() latencyHistogram { return latencyHistogram{late(), m.withheld.WithLabelValues(ttfa)} }
 	set.gauge("llm_probe_interval_seconds", "Mean time between the starts of two probes.").Set(cfg.Interval.Seconds())
 	m.startAtZero()
 	return m
@@ -206,8 +209,9 @@ func (m *probeMetrics) latencies(r *prober.Result) {
 		observe(m.serverQueue, r.Server.Queue, nil)
 		observe(m.serverPrefill, r.Server.Prefill, nil)
 	}
-	ttfa, known := r.TTFA()
-	m.ttfa.observe(ttfa, known, nil)
+	if ttfa, known := r.TTFA(); known {
+		m.ttfa().observe(ttfa, known, nil)
+	}
 	tpot, known := r.TPOT()
 	m.tpot.observe(tpot, known, nil)
 	duration, known := r.Duration()

@@ -148,7 +148,9 @@ func TestResultBecomesSamples(t *testing.T) {
 		{
 			name:   "reasoning, then an answer",
 			change: func(r *prober.Result) { r.FirstAnswer = r.FirstToken.Add(20 * time.Millisecond) },
-			want:   with(map[string]float64{"time_to_first_answer_seconds_count": 1, "time_to_first_answer_seconds_sum": 0.52}),
+			want: with(map[string]float64{
+				"time_to_first_answer_seconds_count": 1, "time_to_first_answer_seconds_sum": 0.52, `samples_withheld_total{metric="time_to_first_answer_seconds"}`: 0,
+			}),
 		},
 		{
 			name: "the server accounts for the request",
@@ -182,7 +184,7 @@ func TestResultBecomesSamples(t *testing.T) {
 			want: without(map[string]float64{
 				`samples_withheld_total{metric="inter_token_latency_seconds"}`:   2,
 				`samples_withheld_total{metric="time_per_output_token_seconds"}`: 1,
-				"time_to_first_answer_seconds_count":                             1, "time_to_first_answer_seconds_sum": 0.54,
+				"time_to_first_answer_seconds_count":                             1, "time_to_first_answer_seconds_sum": 0.54, `samples_withheld_total{metric="time_to_first_answer_seconds"}`: 0,
 			}, "inter_token_latency", "time_per_output_token"),
 		},
 		{

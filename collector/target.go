@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -15,9 +16,10 @@ type TargetConfig struct {
 	Name string
 	// Labels are the target's own labels, on every one of its series. They must be valid and may not take a
 	// name that the exporter uses itself; configuration is checked for that.
-	Labels    map[string]string
-	Workloads []WorkloadConfig
-	SLOs      []SLO
+	Labels     map[string]string
+	Histograms histogram.Kind
+	Workloads  []WorkloadConfig
+	SLOs       []SLO
 }
 
 // WorkloadConfig is a workload as the target runs it.
@@ -30,10 +32,11 @@ type WorkloadConfig struct {
 // Target observes the probes of one server and exposes what they tell. It has a registry of its own, so that
 // nothing of it remains once it is dropped. Its methods may be called at once from several goroutines.
 type Target struct {
-	name      string
-	labels    prometheus.Labels
-	registry  *prometheus.Registry
-	workloads map[string]*workload
+	name       string
+	labels     prometheus.Labels
+	histograms histogram.Kind
+	registry   *prometheus.Registry
+	workloads  map[string]*workload
 }
 
 // workload is all that a target exposes of one of its workloads.
@@ -52,10 +55,11 @@ var (
 // registering a metric with them would.
 func NewTarget(cfg TargetConfig) *Target {
 	t := &Target{
-		name:      cfg.Name,
-		labels:    prometheus.Labels{},
-		registry:  prometheus.NewRegistry(),
-		workloads: make(map[string]*workload, len(cfg.Workloads)),
+		name:       cfg.Name,
+		labels:     prometheus.Labels{},
+		histograms: cfg.Histograms,
+		registry:   prometheus.NewRegistry(),
+		workloads:  make(map[string]*workload, len(cfg.Workloads)),
 	}
 	maps.Copy(t.labels, cfg.Labels)
 	t.labels["target"] = cfg.Name
@@ -69,7 +73,7 @@ func NewTarget(cfg TargetConfig) *Target {
 func (t *Target) newWorkload(cfg WorkloadConfig) *workload {
 	labels := t.Labels()
 	labels["workload"] = cfg.Workload.Name
-	set := &metricSet{labels: labels}
+	set := &metricSet{labels: labels, histograms: t.histograms}
 	w := &workload{
 		name:     cfg.Workload.Name,
 		metrics:  newProbeMetrics(set, cfg),

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/prober"
 )
 
@@ -138,11 +139,11 @@ func TestEverySeriesThatCountsStartsAtZero(t *testing.T) {
 		want[fmt.Sprintf("llm_probe_slo_bad_events_total{slo=%q}", slo)] = 0
 		want[fmt.Sprintf("llm_probe_slo_unjudged_total{slo=%q}", slo)] = 0
 	}
-	for _, metric := range []string{"time_to_first_token", "inter_token_latency", "time_per_output_token", "request_duration", "time_to_first_answer"} {
+	for _, metric := range []string{"time_to_first_token", "inter_token_latency", "time_per_output_token", "request_duration"} {
 		want[fmt.Sprintf("llm_probe_samples_withheld_total{metric=%q}", metric+"_seconds")] = 0
 	}
 	for _, name := range []string{
-		"time_to_first_token", "inter_token_latency", "time_per_output_token", "request_duration", "time_to_first_answer",
+		"time_to_first_token", "inter_token_latency", "time_per_output_token", "request_duration",
 		"connect_duration", "start_delay", "read_delay", "server_queue", "server_prefill",
 	} {
 		want["llm_probe_"+name+"_seconds_count"] = 0
@@ -265,7 +266,7 @@ func TestRegisterer(t *testing.T) {
 
 // The names, help texts and types are what promtool calls clean, and every collected metric was described.
 func TestLint(t *testing.T) {
-	families, err := completeTarget().Gather()
+	families, err := completeTarget(histogram.Both).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,11 +291,12 @@ func TestLint(t *testing.T) {
 }
 
 // completeTarget shows every series that there can be: one of each state, count and measurement.
-func completeTarget() *Target {
+func completeTarget(kind histogram.Kind) *Target {
 	w := chat(128)
-	target := chatTarget(w,
-		SLO{Name: "fast", Indicator: IndicatorTTFT, Threshold: time.Second, Objective: 0.99},
-		SLO{Name: "works", Indicator: IndicatorSuccess, Objective: 0.995})
+	target := NewTarget(TargetConfig{Name: "a", Histograms: kind, Workloads: []WorkloadConfig{{Workload: w}}, SLOs: []SLO{
+		{Name: "fast", Indicator: IndicatorTTFT, Threshold: time.Second, Objective: 0.99},
+		{Name: "works", Indicator: IndicatorSuccess, Objective: 0.995},
+	}})
 	target.Ended(answer(w, func(r *prober.Result) {
 		r.CertExpiry = epoch().Add(720 * time.Hour)
 		r.FirstAnswer = r.LastToken

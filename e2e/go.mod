@@ -1,6 +1,6 @@
 module github.com/llm-prober/llm_prober/e2e
 
-go 1.26.0
+go 1.26.7
 
 require (
 	github.com/llm-prober/llm_prober v0.0.0

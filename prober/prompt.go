@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -125,8 +126,9 @@ const (
 //go:embed words.txt
 var wordList string
 
-// candidates are common English words; nearly all are one token in every large vocabulary.
-func candidates() []string { return strings.Fields(wordList) }
+// candidates are common English words; nearly all are one token in every large vocabulary. All share one list, which
+// nobody changes.
+var candidates = sync.OnceValue(func() []string { return strings.Fields(wordList) })
 
 // errNoTokenizer: the server cannot count tokens, or not as it counts those of a request.
 var errNoTokenizer = errors.New("the server does not tell how it tokenizes")

@@ -4,16 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net"
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+	promconfig "github.com/prometheus/common/config"
 
 	"github.com/llm-prober/llm_prober/collector"
 	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/discovery"
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/internal/relay"
 	"github.com/llm-prober/llm_prober/internal/web"
 	"github.com/llm-prober/llm_prober/internal/wire"
@@ -30,6 +36,8 @@ type daemon struct {
 	targets *collector.Targets
 	pages   *relay.LargePages
 	history *web.History
+	finder  *discovery.Finder
+	groups  atomic.Pointer[[]discovery.Group] // target groups and their members; nil before the first configuration
 
 	life context.Context // of everything that runs, also of what a reload has replaced
 	end  context.CancelFunc
@@ -37,6 +45,8 @@ type daemon struct {
 	mu      sync.Mutex // one reload at a time; guards the following
 	cfg     *config.Config
 	active  map[string]*runningTarget
+	order   []string // names of active, in the order of the file and then of groups
+	finding bool     // the finder runs
 	running sync.WaitGroup
 
 	atWork atWork // has its own lock
@@ -68,23 +78,26 @@ func (w *atWork) list() []string {
 // runningTarget is one target with all that runs for it.
 type runningTarget struct {
 	target  config.Target
+	life    *lifetime
 	probed  prober.Target
 	metrics *collector.Target
 	runner  *prober.Runner
 	relay   *relay.Relay // nil: off
 
-	stopProbes context.CancelFunc // ends the runner and abandons its probes
-	stopRelay  context.CancelFunc
+	stopRelay context.CancelFunc
 }
 
 // newDaemon starts to run a configuration; load is where reloads take theirs from. The error is that of apply.
 func newDaemon(cfg *config.Config, load func() (*config.Config, error), options prober.Options) (*daemon, error) {
-	if options.Dial == nil {
-		options.Dial = prober.DefaultDial
+	dial := options.Dial
+	if dial == nil {
+		options.Dial, dial = prober.DefaultDial, (&net.Dialer{}).DialContext
 	}
 	d := &daemon{load: load, logger: options.Logger, options: options, self: collector.NewSelf(), history: &web.History{}, pages: relay.NewLargePages()}
 	d.life, d.end = context.WithCancel(context.Background())
-	d.targets = collector.NewTargets(d.self)
+	d.finder = discovery.NewFinder(d.life, slog.New(slogHandler{logger: log.With(d.logger, "component", "discovery")}), promconfig.DialContextFunc(dial))
+	d.self.Registerer().MustRegister(discovery.NewCollector(d.members))
+	d.targets = collector.NewTargets(d.self, d.finder)
 	if err := d.apply(cfg); err != nil {
 		return nil, err
 	}
@@ -108,67 +121,116 @@ func (d *daemon) reload() error {
 		level.Error(d.logger).Log("msg", "reloading the configuration failed, the one before stays in force", "err", err)
 		return err
 	}
-	level.Info(d.logger).Log("msg", "configuration reloaded", "targets", len(cfg.Targets))
+	level.Info(d.logger).Log("msg", "configuration reloaded", "targets", len(d.active))
 	return nil
 }
 
-// apply replaces what runs. New targets are prepared first, since that may fail; only then anything changes.
-// A target that is the same as before goes on untouched, with its counters and its probes in flight.
+// apply puts a configuration into force, or changes nothing.
 func (d *daemon) apply(cfg *config.Config) error {
-	next := make(map[string]*runningTarget, len(cfg.Targets))
-	var fresh []*runningTarget
-	var problems []error
-	for _, t := range cfg.Targets {
-		if old := d.active[t.Name]; old != nil && reflect.DeepEqual(old.target, *t) {
-			next[t.Name] = old
-			continue
+	for _, g := range cfg.Groups {
+		if _, err := d.prepare(cfg, *g.Template, nil); err != nil {
+			return fmt.Errorf("target group %q: %w", g.Name, err)
 		}
-		u, err := d.prepare(cfg, *t)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("target %q: %w", t.Name, err))
-			continue
-		}
-		next[t.Name] = u
-		fresh = append(fresh, u)
 	}
-	if len(problems) > 0 {
-		return errors.Join(problems...)
+	if err := d.replace(cfg); err != nil {
+		return err
 	}
-
 	d.run("check of the files", func() { // reading one may take for ever
 		for _, w := range cfg.Warnings() {
 			level.Warn(d.logger).Log("msg", "configuration", "warning", w)
 		}
 	})
+	if len(cfg.Groups) > 0 && !d.finding {
+		d.find()
+	}
+	d.finder.Apply(cfg.Groups)
+	return nil
+}
+
+// replace replaces what runs. New targets are prepared first, since that may fail; only then anything changes.
+// A target that is the same as before goes on untouched, with its counters and its probes in flight.
+func (d *daemon) replace(cfg *config.Config) error {
+	groups := d.resolve(cfg)
+	targets := slices.Concat(cfg.Targets, discovery.Targets(groups))
+	next := make(map[string]*runningTarget, len(targets))
+	var fresh []*runningTarget
+	var order []string
+	var problems []error
+	for _, t := range targets {
+		if old := d.active[t.Name]; old != nil && reflect.DeepEqual(old.target, *t) {
+			next[t.Name] = old
+			order = append(order, t.Name)
+			continue
+		}
+		u, err := d.prepare(cfg, *t, d.lifetime(t.Name))
+		switch {
+		case err == nil:
+			next[t.Name] = u
+			order = append(order, t.Name)
+			fresh = append(fresh, u)
+		case t.Group != "":
+			refuse(groups, t, err)
+		default:
+			problems = append(problems, fmt.Errorf("target %q: %w", t.Name, err))
+		}
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+
 	exposed := make([]*collector.Target, 0, len(next))
 	for name, u := range next {
-		u.metrics.SetSLOs(wire.SLOs(cfg.SLOs, u.target))
+		if cfg != d.cfg {
+			u.metrics.SetSLOs(wire.SLOs(cfg.SLOs, u.target))
+		}
 		exposed = append(exposed, next[name].metrics)
 	}
 	d.targets.Set(exposed)
-	for name, old := range d.active {
+	changes := make(map[string]*change)
+	of := func(group string) *change {
+		if changes[group] == nil {
+			changes[group] = &change{}
+		}
+		return changes[group]
+	}
+	for _, name := range d.order {
+		old := d.active[name]
 		switch next[name] {
 		case old:
 		case nil:
-			old.remove()
-			d.history.Forget(name)
+			of(old.target.Group).removed = append(of(old.target.Group).removed, name)
+			old.life.close(name)
 		default:
+			of(old.target.Group).replaced = append(of(old.target.Group).replaced, name)
 			old.replace()
 		}
 	}
 	for _, u := range fresh {
+		if d.active[u.target.Name] == nil {
+			of(u.target.Group).added = append(of(u.target.Group).added, u.target.Name)
+		}
 		d.start(u)
 	}
-	d.cfg, d.active = cfg, next
+	d.logChanges(changes, d.members(), groups)
+	d.cfg, d.active, d.order = cfg, next, order
+	d.groups.Store(&groups)
 	return nil
 }
 
+// lifetime returns that of a name, a new one if no target has it.
+func (d *daemon) lifetime(name string) *lifetime {
+	if old := d.active[name]; old != nil {
+		return old.life
+	}
+	return &lifetime{History: d.history}
+}
+
 // prepare makes what is to run for a target.
-func (d *daemon) prepare(cfg *config.Config, t config.Target) (*runningTarget, error) {
-	u := &runningTarget{target: t, probed: wire.Target(t)}
-	u.metrics = collector.NewTarget(collector.TargetConfig{Name: t.Name, Labels: t.Labels, Workloads: wire.Workloads(&u.probed), SLOs: wire.SLOs(cfg.SLOs, t)})
+func (d *daemon) prepare(cfg *config.Config, t config.Target, life *lifetime) (*runningTarget, error) {
+	u := &runningTarget{target: t, life: life, probed: wire.Target(t)}
+	u.metrics = collector.NewTarget(collector.TargetConfig{Name: t.Name, Labels: t.Labels, Histograms: histogram.Kind(t.Histograms), Workloads: wire.Workloads(&u.probed), SLOs: wire.SLOs(cfg.SLOs, t)})
 	options := d.options
-	options.Observer = prober.Observers{u.metrics, d.history}
+	options.Observer = prober.Observers{u.metrics, life}
 	var err error
 	if u.runner, err = prober.NewRunner(u.probed, options); err != nil {
 		return nil, err
@@ -186,13 +248,12 @@ func (d *daemon) prepare(cfg *config.Config, t config.Target) (*runningTarget, e
 }
 
 func (d *daemon) start(u *runningTarget) {
-	probing, stopProbes := context.WithCancel(d.life)
-	relaying, stopRelay := context.WithCancel(d.life)
-	u.stopProbes, u.stopRelay = stopProbes, stopRelay
-	d.run("probes of "+u.target.Name, func() {
-		u.runner.Run(probing)
-		stopProbes()
-	})
+	if u.life.ctx == nil {
+		u.life.ctx, u.life.end = context.WithCancel(d.life)
+	}
+	var relaying context.Context
+	relaying, u.stopRelay = context.WithCancel(u.life.ctx)
+	d.run("probes of "+u.target.Name, func() { u.runner.Run(u.life.ctx) })
 	if u.relay != nil {
 		d.run("relay of "+u.target.Name, func() { u.relay.Run(relaying) })
 	}
@@ -205,12 +266,6 @@ func (d *daemon) run(name string, do func()) {
 		defer d.atWork.add(name, -1)
 		do()
 	})
-}
-
-// remove ends what runs for a target that is gone: its probes in flight are nobody's.
-func (u *runningTarget) remove() {
-	u.stopRelay()
-	u.stopProbes()
 }
 
 // replace ends what runs for a target that has changed. Its probes in flight go on to their end.
@@ -241,13 +296,13 @@ func (d *daemon) stopWithin(ctx context.Context) (left []string) {
 	}
 }
 
-// current returns the configuration in force and what runs for it, in the order of the file.
+// current returns the configuration in force and what runs for it, in the order of the file and then of groups.
 func (d *daemon) current() (*config.Config, []*runningTarget) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	targets := make([]*runningTarget, 0, len(d.active))
-	for _, t := range d.cfg.Targets {
-		targets = append(targets, d.active[t.Name])
+	for _, name := range d.order {
+		targets = append(targets, d.active[name])
 	}
 	return d.cfg, targets
 }

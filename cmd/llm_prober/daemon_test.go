@@ -211,7 +211,7 @@ func TestMissingFilesOfOneTarget(t *testing.T) {
 				n := &network{}
 				serve(t, n, "a:8000", vllmsim.Config{})
 				serve(t, n, "b:8000", vllmsim.Config{})
-				broken := strings.Replace(twoTargets, `"http://b:8000"`, `"http://b:8000", engine: vllm, http_client_config: {`+strings.Replace(c.keys, "FILE", file, 1)+`}`, 1)
+				broken := strings.Replace(twoTargets, `"http://b:8000"`, `"http://b:8000", engine: vllm, relay_interval: 1s, http_client_config: {`+strings.Replace(c.keys, "FILE", file, 1)+`}`, 1)
 				for _, first := range []string{broken, twoTargets} { // at the start, and at a reload
 					_ = os.Remove(file)
 					g := startRig(t, n, first)

@@ -592,7 +592,7 @@ const faultsText = `# What each fault looks like
 Which metric tells of a fault, how soon, what follows, and what stays quiet. Written by a test (` + "`go test ./cmd/llm_prober -run TestFaults -update`" + `) that plays every fault to
 the daemon on virtual time; without ` + "`-update`" + ` it fails if anything on this page is no longer so.
 
-The settings are the defaults (interval 15 s, timeout 60 s, stall timeout 30 s, relay every second) with 512 prompt and 128 output tokens, and three SLOs: ` + "`ttft-fast`" + ` (TTFT 1 s),
+The settings are the defaults (interval 15 s, timeout 60 s, stall timeout 30 s, but the relay reads every second) with 512 prompt and 128 output tokens, and three SLOs: ` + "`ttft-fast`" + ` (TTFT 1 s),
 ` + "`itl-smooth`" + ` (95th percentile of ITL 100 ms) and ` + "`availability`" + ` (success). The server is the simulator with its default model: TTFT 0.1 s, 20 ms a token. A fault lasts for the 65 s that are looked at.
 Moments are found to 0.1 s in the first 5 s and to 1 s after that.
 

@@ -17,6 +17,7 @@ import (
 	"github.com/llm-prober/llm_prober/e2e/child"
 	"github.com/llm-prober/llm_prober/e2e/figures"
 	"github.com/llm-prober/llm_prober/e2e/mock"
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/internal/hostile"
 )
 
@@ -79,7 +80,7 @@ func hostileRun(o options, dir, binary, page string, beside []hostile.Server) (w
 	}
 	defer healthy.Kill()
 	servers := []*child.Child{healthy}
-	config := scaleConfig(healthy.Said, hostileBeside)
+	config := scaleConfig(healthy.Said, hostileBeside, histogram.Both)
 	if len(beside) > 0 {
 		var names []string
 		for _, s := range beside {
@@ -96,7 +97,7 @@ func hostileRun(o options, dir, binary, page string, beside []hostile.Server) (w
 		}
 	}
 	var spent [2][2]time.Duration // before and after, of both servers
-	w.watched, err = watch(dir, binary, config, o.hostile, func(moment int) error {
+	w.watched, err = watch(dir, binary, config, o.hostile, func(moment int, _ string) error {
 		for i, s := range servers {
 			p, err := readProcess(s.PID())
 			if err != nil {
@@ -137,9 +138,10 @@ func hostileRole(config json.RawMessage, ready func(string)) (any, error) {
 	return nil, nil
 }
 
-// yieldProcessor gives all threads of this process the lowest priority. Threads that they start inherit it.
+// yieldProcessor makes all threads of this process take only what no one else wants. Threads that they start inherit it.
+// The lowest niceness would not do: the healthy server would wait for up to 3 ms whenever it wakes.
 func yieldProcessor() error {
-	const lowest = 19
+	idle := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return err
@@ -149,8 +151,8 @@ func yieldProcessor() error {
 		if err != nil {
 			return err
 		}
-		if err := unix.Setpriority(unix.PRIO_PROCESS, id, lowest); err != nil {
-			return fmt.Errorf("lowering the priority of thread %d: %w", id, err)
+		if err := unix.SchedSetAttr(id, idle, 0); err != nil {
+			return fmt.Errorf("making thread %d an idle task: %w", id, err)
 		}
 	}
 	return nil

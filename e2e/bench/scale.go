@@ -22,6 +22,7 @@ import (
 	"github.com/llm-prober/llm_prober/e2e/child"
 	"github.com/llm-prober/llm_prober/e2e/figures"
 	"github.com/llm-prober/llm_prober/e2e/mock"
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/internal/recording"
 )
 
@@ -39,14 +40,16 @@ func scale(o options) (string, error) {
 	}
 	defer os.RemoveAll(dir)
 	var t figures.Table
-	t.Header("targets", "probes/s", "failed", "CPU, s per minute", "RSS / peak, MB", "start delay p99, ms", "`reader_late`", "relay failures",
+	t.Header("targets", "histograms", "probes/s", "failed", "CPU, s per minute", "RSS / peak, MB", "start delay p99, ms", "`reader_late`", "relay failures",
 		"scrape as text", "scrape as protobuf")
 	for _, n := range o.targets {
-		cells, err := scaleRun(dir, binary, page, n, o.minute)
-		if err != nil {
-			return "", fmt.Errorf("%d targets: %w", n, err)
+		for _, kind := range []histogram.Kind{histogram.Both, histogram.Native} {
+			cells, err := scaleRun(dir, binary, page, n, kind, o.minute)
+			if err != nil {
+				return "", fmt.Errorf("%d targets: %w", n, err)
+			}
+			t.Row(cells...)
 		}
-		t.Row(cells...)
 	}
 	return t.String(), nil
 }
@@ -85,29 +88,38 @@ func metricsPage(dir string) (string, error) {
 }
 
 // scaleRun watches one daemon.
-func scaleRun(dir, binary, page string, targets int, duration time.Duration) ([]string, error) {
+func scaleRun(dir, binary, page string, targets int, kind histogram.Kind, duration time.Duration) ([]string, error) {
 	server, err := child.Start("mock", child.ServerCPU, mock.Config{Prompt: promptTokens, First: paceFirst, Every: paceEvery, Page: page})
 	if err != nil {
 		return nil, err
 	}
 	defer server.Kill()
-	w, err := watch(dir, binary, scaleConfig(server.Said, targets), duration, func(int) error { return nil })
+	w, err := watch(dir, binary, scaleConfig(server.Said, targets, kind), duration, func(int, string) error { return nil })
 	if err != nil {
 		return nil, err
 	}
 	last := w.text[0]
 	probes := last.sum("llm_probe_requests_total") - w.first.sum("llm_probe_requests_total")
 	return []string{
-		fmt.Sprint(targets),
+		fmt.Sprint(targets), string(kind),
 		fmt.Sprintf("%.1f", probes/duration.Seconds()),
 		fmt.Sprintf("%.0f", last.sum("llm_probe_request_failures_total")+last.sum("llm_probe_missed_total")),
 		fmt.Sprintf("%.1f", (w.after.cpu-w.before.cpu).Seconds()*60/duration.Seconds()),
 		fmt.Sprintf("%.0f / %.0f", w.after.rss, w.end.peak),
-		fmt.Sprintf("%.2f", 1000*last.quantile(w.first, "llm_probe_start_delay_seconds", 0.99)),
+		startDelay(w),
 		fmt.Sprintf("%.1f %%", 100*last.sum(`llm_probe_suspect_total{reason="reader_late"`)/last.sum("llm_probe_requests_total")),
 		fmt.Sprintf("%.0f", last.sum("llm_server_scrape_failures_total")),
 		describe(w.text), describe(w.protobuf),
 	}, nil
+}
+
+// startDelay is the 99th percentile in milliseconds, which only classic buckets tell as text.
+func startDelay(w watched) string {
+	p99 := w.text[0].quantile(w.first, "llm_probe_start_delay_seconds", 0.99)
+	if math.IsInf(p99, 0) || math.IsNaN(p99) || p99 == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", 1000*p99)
 }
 
 // watched is what was seen of a daemon.
@@ -120,8 +132,8 @@ type watched struct {
 }
 
 // watch runs a daemon for a while, from when each target has been probed once. It calls at with 0 at the beginning of
-// the time that is watched, and with 1 at its end.
-func watch(dir, binary string, yaml []byte, duration time.Duration, at func(moment int) error) (w watched, err error) {
+// the time that is watched, and with 1 at its end, and the address of its metrics.
+func watch(dir, binary string, yaml []byte, duration time.Duration, at func(moment int, metrics string) error) (w watched, err error) {
 	config := filepath.Join(dir, "config.yml")
 	if err := os.WriteFile(config, yaml, 0o644); err != nil {
 		return w, err
@@ -150,7 +162,7 @@ func watch(dir, binary string, yaml []byte, duration time.Duration, at func(mome
 	if w.first, err = scrape(url, acceptText); err != nil {
 		return w, err
 	}
-	if err = at(0); err != nil {
+	if err = at(0, url); err != nil {
 		return w, err
 	}
 	ended := time.After(duration)
@@ -161,7 +173,7 @@ func watch(dir, binary string, yaml []byte, duration time.Duration, at func(mome
 	if w.after, err = readProcess(d.Process.Pid); err != nil {
 		return w, err
 	}
-	if err = at(1); err != nil {
+	if err = at(1, url); err != nil {
 		return w, err
 	}
 	if err = storeProfile("http://"+address+"/debug/pprof/heap", profileOf("daemon-heap")); err != nil {
@@ -185,12 +197,12 @@ func watch(dir, binary string, yaml []byte, duration time.Duration, at func(mome
 }
 
 // scaleConfig is a configuration with many targets, all of them one server under different paths.
-func scaleConfig(url string, targets int) []byte {
+func scaleConfig(url string, targets int, kind histogram.Kind) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "global: {interval: %s, warmup: 0}\nworkloads:\n  - {name: chat-%d-%d, prompt_tokens: %d, output_tokens: %d}\ntargets:\n",
-		scaleInterval, promptTokens, scaleTokens, promptTokens, scaleTokens)
+	fmt.Fprintf(&b, "global: {interval: %s, warmup: 0, histograms: %s}\nworkloads:\n  - {name: chat-%d-%d, prompt_tokens: %d, output_tokens: %d}\ntargets:\n",
+		scaleInterval, kind, promptTokens, scaleTokens, promptTokens, scaleTokens)
 	for i := range targets {
-		fmt.Fprintf(&b, "  - {name: target-%04d, url: %s/%04d, model: %s, labels: {site: ams, gpu: a10}}\n", i, url, i, modelName)
+		fmt.Fprintf(&b, "  - {name: target-%04d, url: %s/%04d, model: %s, engine: vllm, labels: {site: ams, gpu: a10}}\n", i, url, i, modelName)
 	}
 	return []byte(b.String())
 }

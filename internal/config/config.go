@@ -6,6 +6,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/url"
@@ -23,6 +24,7 @@ type Config struct {
 	Global    Global
 	Workloads []*Workload
 	Targets   []*Target
+	Groups    []*TargetGroup
 	SLOs      []SLO
 
 	// doubts are the warnings found while parsing, with their lines.
@@ -37,6 +39,7 @@ type Global struct {
 	StallTimeout  time.Duration `yaml:"stall_timeout" kind:"timeout"`
 	Warmup        int           `yaml:"warmup" kind:"warmup"`
 	RelayInterval time.Duration `yaml:"relay_interval" kind:"interval"`
+	Histograms    string        `yaml:"histograms" kind:"histograms"` // both, classic or native
 }
 
 // Workload is the fixed shape of a request.
@@ -58,6 +61,7 @@ type Workload struct {
 // reflect.DeepEqual says so: it holds plain values only.
 type Target struct {
 	Name    string
+	Group   string   // the target group that it is a member of; empty: it stands in the file by itself
 	URL     *url.URL // root of the server: lower-case scheme and host; no user information, no trailing slash, no query
 	APIPath string   // of the API below URL, without a trailing slash; "/": none
 	Host    string   // header Host of every request; empty: that of URL
@@ -73,6 +77,7 @@ type Target struct {
 	Engine        string        // auto, vllm, sglang or llamacpp
 	Labels        map[string]string
 	IPFamily      string // any, ipv4 or ipv6
+	Histograms    string // both, classic or native
 
 	// HTTPClientConfig has absolute file paths, or paths relative to the working folder if the name of
 	// the configuration file was; user information of the URL has become its basic_auth.
@@ -99,9 +104,9 @@ type SLO struct {
 	Workloads []string      `yaml:"workloads,omitempty" kind:"names" default:"all"`
 }
 
-// Covers reports whether probes of workload at target give this SLO events.
-func (s SLO) Covers(target, workload string) bool {
-	return among(s.Targets, target) && among(s.Workloads, workload)
+// Covers reports whether probes of workload at target t give this SLO events. Members are covered as their group is.
+func (s SLO) Covers(t *Target, workload string) bool {
+	return among(s.Targets, cmp.Or(t.Group, t.Name)) && among(s.Workloads, workload)
 }
 
 // among reports whether name is in names, where an empty list stands for all.
@@ -155,6 +160,9 @@ func Parse(filename string, data []byte) (*Config, error) {
 
 // config makes the effective configuration of mapping root, unless there are problems.
 func (d *decoder) config(root *yaml.Node) (*Config, error) {
+	if child(root, "target_groups").Kind != 0 {
+		d.optional = append(d.optional, "targets")
+	}
 	var s sections
 	d.value("", root, reflect.ValueOf(&s).Elem())
 	c := d.resolve(&s)

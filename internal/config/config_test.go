@@ -48,7 +48,7 @@ func TestLoadMakesEveryValueEffective(t *testing.T) {
 		ExtraBody:      map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}},
 	}
 	want := &Config{
-		Global:    Global{15 * time.Second, time.Minute, 30 * time.Second, 5, time.Second},
+		Global:    Global{15 * time.Second, time.Minute, 30 * time.Second, 5, time.Second, "both"},
 		Workloads: []*Workload{chat},
 		Targets: []*Target{{
 			Name: "qwen-a10", URL: mustURL(t, "http://127.0.0.1:8000"), APIPath: "/v1", Model: "qwen3.5-4b",
@@ -56,7 +56,7 @@ func TestLoadMakesEveryValueEffective(t *testing.T) {
 				Workload: chat, Interval: 5 * time.Second, Timeout: time.Minute, StallTimeout: 30 * time.Second,
 				Arrival: "constant", MaxInFlight: 13,
 			}},
-			Warmup: 5, RelayInterval: time.Second,
+			Warmup: 5, RelayInterval: time.Second, Histograms: "both",
 			MetricsURL: "http://127.0.0.1:8000/metrics", HealthURL: "http://127.0.0.1:8000/health", MetricsNamed: true,
 			Engine: "auto", Labels: map[string]string{"site": "ams", "gpu": "a10"}, IPFamily: "any",
 			HTTPClientConfig: promconfig.HTTPClientConfig{
@@ -90,13 +90,13 @@ func TestWithoutSectionsThereIsOneWorkloadAndTwoSLOs(t *testing.T) {
 
 func TestTargetOverridesWorkloadAndGlobal(t *testing.T) {
 	c := mustParse(t, `
-global: {interval: 10s, timeout: 20s, stall_timeout: 4s, warmup: 3, relay_interval: 2s}
+global: {interval: 10s, timeout: 20s, stall_timeout: 4s, warmup: 3, relay_interval: 2s, histograms: native}
 workloads:
   - {name: x, arrival: poisson, max_in_flight: 7}
   - {name: y, prompt_tokens: 64}
 targets:
   - {name: inherits, url: "http://a:1"}
-  - {name: overrides, url: "http://a:2", workloads: [y, x], interval: 30s, timeout: 1m1s, stall_timeout: 9s, warmup: 0, relay_interval: 500ms, arrival: poisson, max_in_flight: 2}
+  - {name: overrides, url: "http://a:2", workloads: [y, x], interval: 30s, timeout: 1m1s, stall_timeout: 9s, warmup: 0, relay_interval: 500ms, histograms: classic, arrival: poisson, max_in_flight: 2}
   - {name: paced, url: "http://a:3", interval: 1s, timeout: 2m, arrival: constant}
 `)
 	x, y := c.Workloads[0], c.Workloads[1]
@@ -111,11 +111,11 @@ targets:
 			t.Errorf("plans of %s (-want +got):\n%s", target.Name, diff)
 		}
 	}
-	if got := c.Targets[0]; got.Warmup != 3 || got.RelayInterval != 2*s {
-		t.Errorf("warmup %d, relay interval %s; want those of global, 3 and 2s", got.Warmup, got.RelayInterval)
+	if got := c.Targets[0]; got.Warmup != 3 || got.RelayInterval != 2*s || got.Histograms != "native" {
+		t.Errorf("warmup %d, relay interval %s, histograms %s; want those of global, 3, 2s and native", got.Warmup, got.RelayInterval, got.Histograms)
 	}
-	if got := c.Targets[1]; got.Warmup != 0 || got.RelayInterval != s/2 {
-		t.Errorf("warmup %d, relay interval %s; want the target's own, 0 and 500ms", got.Warmup, got.RelayInterval)
+	if got := c.Targets[1]; got.Warmup != 0 || got.RelayInterval != s/2 || got.Histograms != "classic" {
+		t.Errorf("warmup %d, relay interval %s, histograms %s; want the target's own, 0, 500ms and classic", got.Warmup, got.RelayInterval, got.Histograms)
 	}
 }
 
@@ -250,21 +250,23 @@ func TestObjectivesAreTheNearestRatio(t *testing.T) {
 func TestCovers(t *testing.T) {
 	some := SLO{Targets: []string{"a", "b"}, Workloads: []string{"x"}}
 	tests := []struct {
-		slo              SLO
-		target, workload string
-		want             bool
+		slo                     SLO
+		target, group, workload string
+		want                    bool
 	}{
-		{SLO{}, "a", "x", true},
-		{some, "a", "x", true},
-		{some, "b", "x", true},
-		{some, "c", "x", false},
-		{some, "a", "y", false},
-		{SLO{Targets: []string{"a"}}, "a", "y", true},
-		{SLO{Workloads: []string{"x"}}, "c", "y", false},
+		{SLO{}, "a", "", "x", true},
+		{some, "a", "", "x", true},
+		{some, "b", "", "x", true},
+		{some, "c", "", "x", false},
+		{some, "a", "", "y", false},
+		{some, "c", "a", "x", true},
+		{some, "a", "c", "x", false},
+		{SLO{Targets: []string{"a"}}, "a", "", "y", true},
+		{SLO{Workloads: []string{"x"}}, "c", "", "y", false},
 	}
 	for _, tt := range tests {
-		if got := tt.slo.Covers(tt.target, tt.workload); got != tt.want {
-			t.Errorf("%+v covers %s, %s = %v", tt.slo, tt.target, tt.workload, got)
+		if got := tt.slo.Covers(&Target{Name: tt.target, Group: tt.group}, tt.workload); got != tt.want {
+			t.Errorf("%+v covers %s of group %q, %s = %v", tt.slo, tt.target, tt.group, tt.workload, got)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	promconfig "github.com/prometheus/common/config"
+	"github.com/prometheus/prometheus/discovery/http"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -220,11 +221,14 @@ func (d *decoder) foreign(key string, n *yaml.Node, v reflect.Value) {
 	before := d.count()
 	switch {
 	case v.Type() == reflect.TypeFor[promconfig.URL]():
-		d.proxyURL(key, n)
+		d.foreignURL(key, n, "http", "https", "socks5", "socks5h")
 	case v.Type() == reflect.TypeFor[promconfig.TLSVersion]():
 		enum("TLS10", "TLS11", "TLS12", "TLS13")(d, key, n)
 	case v.Kind() == reflect.Struct && len(d.shape(v.Type()).fields) > 0:
 		d.mapping(key, n, reflect.New(v.Type()).Elem())
+		if at := join(key, "url"); v.Type() == reflect.TypeFor[http.SDConfig]() && d.ok(at) {
+			d.foreignURL(at, d.at(at), "http", "https") // the library repeats it, with its password
+		}
 	case v.Kind() == reflect.String:
 		scalar(d, key, n)
 	}

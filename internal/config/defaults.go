@@ -3,14 +3,17 @@ package config
 import (
 	"math"
 	"time"
+
+	"github.com/llm-prober/llm_prober/internal/histogram"
 )
 
 // DefaultValues is every value that a configuration may leave out.
 type DefaultValues struct {
 	Global
 	Workload
-	Engine   string
-	IPFamily string
+	Engine      string
+	IPFamily    string
+	TargetLimit int // of a group
 }
 
 // Defaults returns the value of each key that is left out. Lists of SLOs are in [DefaultSLOs]; the in-flight
@@ -22,7 +25,8 @@ func Defaults() DefaultValues {
 			Timeout:       60 * time.Second,
 			StallTimeout:  30 * time.Second,
 			Warmup:        5,
-			RelayInterval: time.Second,
+			RelayInterval: 5 * time.Second,
+			Histograms:    histogram.Kinds()[0],
 		},
 		Workload: Workload{
 			API:            "chat",
@@ -33,8 +37,9 @@ func Defaults() DefaultValues {
 			Temperature:    0,
 			MaxTokensField: "max_tokens",
 		},
-		Engine:   "auto",
-		IPFamily: "any",
+		Engine:      "auto",
+		IPFamily:    "any",
+		TargetLimit: 1000,
 	}
 }
 
@@ -70,6 +75,7 @@ const (
 	maxTokens = 1 << 20 // typing errors; no model has a longer context
 	maxWarmup = 1000
 	maxName   = 200     // bytes of a name, which becomes a label value
+	maxLimit  = 10_000  // targets of a group, as many as may be listed
 	maxPlans  = 100_000 // workloads of all targets together: each is a schedule of its own
 	maxLabels = 20      // of a target; Mimir refuses a series of more than 30 (max_label_names_per_series), ours and Prometheus' included
 )

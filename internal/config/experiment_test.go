@@ -44,7 +44,7 @@ func TestExperimentIsEffective(t *testing.T) {
 		Name: "nightly", Workload: w, Warmup: 3, Timeout: 2 * time.Minute, StallTimeout: time.Minute, Settle: 5 * time.Minute, Seed: 42,
 		SLOs: []string{"ttft_p95=1s", "itl_p99=100ms"},
 		Target: &Target{
-			Name: "127.0.0.1:8000", URL: mustURL(t, "http://127.0.0.1:8000"), APIPath: "/v1", Model: "qwen3.5-4b", Warmup: 3, RelayInterval: time.Second,
+			Name: "127.0.0.1:8000", URL: mustURL(t, "http://127.0.0.1:8000"), APIPath: "/v1", Model: "qwen3.5-4b", Warmup: 3, RelayInterval: 5 * time.Second, Histograms: "both",
 			MetricsURL: "http://127.0.0.1:8000/metrics", HealthURL: "http://127.0.0.1:8000/health", Engine: "vllm", IPFamily: "any",
 			HTTPClientConfig: promconfig.HTTPClientConfig{Authorization: &promconfig.Authorization{Type: "Bearer", CredentialsFile: "testdata/key.txt"}},
 		},

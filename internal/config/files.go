@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"unicode"
@@ -15,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// namedFile is a file that a target reads while it runs, and where it is named.
+// namedFile is a file that a target or a service discovery reads while it runs, and where it is named.
 type namedFile struct {
 	at   Problem
 	path string
@@ -35,7 +36,7 @@ func (c *Config) Warnings() []string {
 	return out
 }
 
-// filesOf notes the files that the HTTP client n of key names, relative to dir: each value whose key says so.
+// filesOf notes the files that n of key, an HTTP client or service discoveries, names, relative to dir: each value whose key says so.
 func (d *decoder) filesOf(n *yaml.Node, key, dir string) {
 	each(n, key, func(key string, _, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && n.Value != "" && (strings.HasSuffix(key, "_file") || strings.Contains(key, ".files[")) {
@@ -66,6 +67,12 @@ const maxSecret = 64 << 10
 
 // fileDoubt says what is wrong with the file that a key names; empty: nothing. Its content is not repeated.
 func fileDoubt(key, path string) string {
+	if strings.Contains(key, ".file_sd_configs[") {
+		if found, err := filepath.Glob(path); err != nil || len(found) == 0 {
+			return path + " matches no file: the group finds nothing there until there is one"
+		}
+		return ""
+	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		return path + " is not a regular file: it is read for each request, and opening it may wait for ever"
 	}
@@ -73,6 +80,10 @@ func fileDoubt(key, path string) string {
 	pem := strings.HasSuffix(key, "ca_file") || strings.HasSuffix(key, "cert_file") || strings.HasSuffix(key, "key_file")
 	text := bytes.TrimSpace(data)
 	switch {
+	case err != nil && strings.Contains(key, "_sd_configs["):
+		return fmt.Sprintf("%v; until the file is there, the group finds nothing new", err)
+	case strings.HasSuffix(key, ".kubeconfig_file"):
+		return ""
 	case err != nil && pem:
 		return fmt.Sprintf("%v; until the file is there, probes of the target fail as tls", err)
 	case err != nil:

@@ -17,6 +17,7 @@ func httpClient(d *decoder, key string, n *yaml.Node) (c promconfig.HTTPClientCo
 	}
 	d.value(key, n, reflect.ValueOf(&c).Elem())
 	each(n, key, d.clientRules)
+	each(n, key, d.probeRules)
 	c.SetDirectory(filepath.Dir(d.file))
 	d.filesOf(n, key, filepath.Dir(d.file))
 	// The library's defaults are for clients that scrape.
@@ -32,7 +33,14 @@ func refusals() map[string]string {
 	}
 }
 
-// clientRules reports what the library lets an HTTP client have and a probe cannot.
+// probeRules reports what an HTTP client may have and a probe cannot.
+func (d *decoder) probeRules(key string, name, n *yaml.Node) {
+	if name != nil && refusals()[name.Value] != "" && n.ShortTag() == "!!bool" && strings.EqualFold(n.Value, "true") {
+		d.problem(name, key, "%s", refusals()[name.Value])
+	}
+}
+
+// clientRules reports what the library lets an HTTP client have and no request can.
 func (d *decoder) clientRules(key string, name, n *yaml.Node) {
 	last := ""
 	if name != nil {
@@ -50,17 +58,15 @@ func (d *decoder) clientRules(key string, name, n *yaml.Node) {
 		}
 	case strings.HasSuffix(last, "_ref"):
 		d.hinted(name, key, "write "+strings.TrimSuffix(last, "_ref")+"_file", "there is no secret manager to refer to")
-	case refusals()[last] != "" && n.ShortTag() == "!!bool" && strings.EqualFold(n.Value, "true"):
-		d.problem(name, key, "%s", refusals()[last])
 	case lines && (last == "credentials" || last == "bearer_token" || strings.HasSuffix(last, "_file")):
 		d.problem(n, key, "must have one line")
 	}
 }
 
-// proxyURL reports what is no address of a proxy or of a server of tokens.
-func (d *decoder) proxyURL(key string, n *yaml.Node) {
+// foreignURL reports what is no address of a proxy, of a server of tokens or of a service discovery.
+func (d *decoder) foreignURL(key string, n *yaml.Node, schemes ...string) {
 	s := scalar(d, key, n)
-	if _, msg, hint := parseURL(s, "http", "https", "socks5", "socks5h"); s != "" && msg != "" {
+	if _, msg, hint := parseURL(s, schemes...); s != "" && msg != "" {
 		d.hinted(n, key, hint, "%s", msg)
 	}
 }

@@ -11,7 +11,13 @@ import (
 	"unicode"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/discovery/dns"
+	"github.com/prometheus/prometheus/discovery/file"
+	"github.com/prometheus/prometheus/discovery/http"
+	"github.com/prometheus/prometheus/discovery/kubernetes"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/llm-prober/llm_prober/internal/histogram"
 )
 
 // reader makes the value of node n of key. After a problem with key the value is not used.
@@ -45,37 +51,45 @@ const (
 func kinds() map[string]kind {
 	const ms = time.Millisecond
 	return map[string]kind{
-		"name":               kindOf("<string>", name),
-		"names":              kindOf("[<string>, ...]", names(name)),
-		"interval":           kindOf("<duration>", duration(MinInterval, math.MaxInt64, "")),
-		"timeout":            kindOf("<duration>", duration(ms, MaxTimeout, lastBound)),
-		"warmup":             kindOf("<int>", integer(0, maxWarmup)),
-		"api":                kindOf("<api>", enum("chat", "completions")),
-		"tokens":             kindOf("<int>", integer(1, maxTokens)),
-		"arrival":            kindOf("<arrival>", enum("constant", "poisson")),
-		"in_flight":          kindOf("<int>", integer(1, MaxInFlightCap)),
-		"seed":               kindOf("<int>", integer(math.MinInt64, math.MaxInt64)),
-		"temperature":        kindOf("<float>", number(0, 2)),
-		"max_tokens_field":   kindOf("<string>", enum("max_tokens", "max_completion_tokens")),
-		"drop_fields":        kindOf("[<string>, ...]", names(enum(DroppableFields()...))),
-		"extra_body":         kindOf("<json>", body).hidden(redact),
-		"url":                kindOf("<url>", scalar).hidden(redactURL),
-		"path":               kindOf("<path>", apiPath),
-		"host":               kindOf("<string>", matching(name, hostHeader, "is not the name of a host, with or without a port")),
-		"engine":             kindOf("<engine>", enum(Engines()...)),
-		"labels":             kindOf("<labels>", labels),
-		"ip_family":          kindOf("<ip_family>", enum("any", "ipv4", "ipv6")),
-		"http_client_config": kindOf("<http_client_config>", httpClient).hidden(redactClient),
-		"indicator":          kindOf("<indicator>", enum("ttft", "itl_p95", "itl_max", "duration", "success")),
-		"percent":            kindOf("<percent>", percent),
-		"folder":             kindOf("<string>", matching(scalar, fileNames, fileNameRule)),
-		"plan_timeout":       kindOf("<duration>", duration(ms, maxPlanTimeout, typo)),
-		"settle":             kindOf("<duration>", duration(0, maxPlanTimeout, typo)),
-		"plan_seed":          kindOf("<int>", integer(0, math.MaxInt64)),
-		"objectives":         kindOf("[<objective>, ...]", names(objective)),
-		"streams":            kindOf("<int>", integer(1, maxConcurrency)),
-		"rate":               kindOf("<float>", number(math.SmallestNonzeroFloat64, maxRate)),
-		"requests":           kindOf("<int>", integer(1, maxRequests)),
+		"name":                  kindOf("<string>", name),
+		"names":                 kindOf("[<string>, ...]", names(name)),
+		"interval":              kindOf("<duration>", duration(MinInterval, math.MaxInt64, "")),
+		"timeout":               kindOf("<duration>", duration(ms, MaxTimeout, lastBound)),
+		"warmup":                kindOf("<int>", integer(0, maxWarmup)),
+		"api":                   kindOf("<api>", enum("chat", "completions")),
+		"tokens":                kindOf("<int>", integer(1, maxTokens)),
+		"arrival":               kindOf("<arrival>", enum("constant", "poisson")),
+		"in_flight":             kindOf("<int>", integer(1, MaxInFlightCap)),
+		"seed":                  kindOf("<int>", integer(math.MinInt64, math.MaxInt64)),
+		"temperature":           kindOf("<float>", number(0, 2)),
+		"max_tokens_field":      kindOf("<string>", enum("max_tokens", "max_completion_tokens")),
+		"drop_fields":           kindOf("[<string>, ...]", names(enum(DroppableFields()...))),
+		"extra_body":            kindOf("<json>", body).hidden(redact),
+		"url":                   kindOf("<url>", scalar).hidden(redactURL),
+		"path":                  kindOf("<path>", apiPath),
+		"host":                  kindOf("<string>", matching(name, hostHeader, "is not the name of a host, with or without a port")),
+		"engine":                kindOf("<engine>", enum(Engines()...)),
+		"labels":                kindOf("<labels>", labels),
+		"histograms":            kindOf("<histograms>", enum(histogram.Kinds()...)),
+		"ip_family":             kindOf("<ip_family>", enum("any", "ipv4", "ipv6")),
+		"http_client_config":    kindOf("<http_client_config>", httpClient).hidden(redactClient),
+		"indicator":             kindOf("<indicator>", enum("ttft", "itl_p95", "itl_max", "duration", "success")),
+		"percent":               kindOf("<percent>", percent),
+		"folder":                kindOf("<string>", matching(scalar, fileNames, fileNameRule)),
+		"plan_timeout":          kindOf("<duration>", duration(ms, maxPlanTimeout, typo)),
+		"settle":                kindOf("<duration>", duration(0, maxPlanTimeout, typo)),
+		"plan_seed":             kindOf("<int>", integer(0, math.MaxInt64)),
+		"objectives":            kindOf("[<objective>, ...]", names(objective)),
+		"streams":               kindOf("<int>", integer(1, maxConcurrency)),
+		"rate":                  kindOf("<float>", number(math.SmallestNonzeroFloat64, maxRate)),
+		"target_limit":          kindOf("<int>", integer(1, maxLimit)),
+		"static_configs":        kindOf("[<static_config>, ...]", staticConfigs),
+		"file_sd_configs":       kindOf("[<file_sd_config>, ...]", sdConfigs[file.SDConfig]),
+		"http_sd_configs":       kindOf("[<http_sd_config>, ...]", sdConfigs[http.SDConfig]).hidden(redactSources),
+		"dns_sd_configs":        kindOf("[<dns_sd_config>, ...]", sdConfigs[dns.SDConfig]),
+		"kubernetes_sd_configs": kindOf("[<kubernetes_sd_config>, ...]", sdConfigs[kubernetes.SDConfig]).hidden(redactSources),
+		"relabel_configs":       kindOf("[<relabel_config>, ...]", relabelConfigs),
+		"requests":              kindOf("<int>", integer(1, maxRequests)),
 	}
 }
 

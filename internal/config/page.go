@@ -22,6 +22,11 @@ func (c *Config) Redacted() ([]byte, error) {
 	for _, t := range c.Targets {
 		s.Targets = append(s.Targets, t.section(c.Global))
 	}
+	for _, g := range c.Groups {
+		s.Groups = append(s.Groups, targetGroup{
+			Name: g.Name, targetKeys: g.Template.section(c.Global).targetKeys, Limit: g.Limit, sdSections: g.sd, Relabel: g.Relabel,
+		})
+	}
 	return newSchema(false).page(s)
 }
 
@@ -29,11 +34,14 @@ func (c *Config) Redacted() ([]byte, error) {
 // workloads and is written there.
 func (t *Target) section(g Global) target {
 	out := target{
-		Name: t.Name, URL: t.URL.String(), APIPath: t.APIPath, Host: t.Host, Model: t.Model, Global: g,
-		MetricsURL: written(t.MetricsNamed, t.MetricsURL), HealthURL: written(t.HealthNamed, t.HealthURL),
-		Engine: t.Engine, Labels: t.Labels, IPFamily: t.IPFamily, Client: t.HTTPClientConfig,
+		Name: t.Name, URL: t.URL.String(),
+		targetKeys: targetKeys{
+			APIPath: t.APIPath, Host: t.Host, Model: t.Model, Global: g,
+			MetricsURL: written(t.MetricsNamed, t.MetricsURL), HealthURL: written(t.HealthNamed, t.HealthURL),
+			Engine: t.Engine, Labels: t.Labels, IPFamily: t.IPFamily, Client: t.HTTPClientConfig,
+		},
 	}
-	out.Warmup, out.RelayInterval = t.Warmup, t.RelayInterval
+	out.Warmup, out.RelayInterval, out.Histograms = t.Warmup, t.RelayInterval, t.Histograms
 	for i, p := range t.Plans {
 		out.Workloads = append(out.Workloads, p.Workload.Name)
 		if i == 0 {
@@ -116,7 +124,7 @@ func (s *schema) write(v reflect.Value, f *field) *yaml.Node {
 	if err := n.Encode(value); err != nil {
 		n.SetString(err.Error()) // of a type that cannot be written: a test writes all
 	}
-	if n.Kind == yaml.SequenceNode {
+	if n.Kind == yaml.SequenceNode && !slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return c.Kind != yaml.ScalarNode }) {
 		n.Style = yaml.FlowStyle
 	}
 	if hide := s.kinds[f.kind].hide; hide != nil {

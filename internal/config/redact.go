@@ -39,7 +39,7 @@ func redactClient(n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, val := n.Content[i].Value, n.Content[i+1]
 		switch key {
-		case "proxy_url", "token_url":
+		case "proxy_url", "token_url", "url", "api_server":
 			redactURL(val)
 		case "proxy_connect_header":
 			hide(val)

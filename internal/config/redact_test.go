@@ -83,12 +83,12 @@ func TestRedactedLoadsAsTheSameConfiguration(t *testing.T) {
 		"defaults": "targets: [{url: 'http://h:1'}]",
 		"empty":    "targets: []\nslos: []",
 		"everything": `
-global: {interval: 1m30s, timeout: 500ms, stall_timeout: 250ms, warmup: 0, relay_interval: 100ms}
+global: {interval: 1m30s, timeout: 500ms, stall_timeout: 250ms, warmup: 0, relay_interval: 100ms, histograms: native}
 workloads:
   - {name: "yes", api: completions, prompt_tokens: 1, output_tokens: 30, arrival: poisson, seed: -9223372036854775808, temperature: 0.7, max_in_flight: 2, drop_fields: [seed, min_tokens], extra_body: {a: [1, 0.5, null, "2", {b: false}], u: 18446744073709551615}}
   - {name: "12", prompt_tokens: 64, max_tokens_field: max_completion_tokens}
 targets:
-  - {name: "a: b", url: "https://[::1]/x/v1", model: "007", workloads: ["12", "yes"], metrics_url: "", engine: sglang, labels: {on: "off", n: "1"}, ip_family: ipv6}
+  - {name: "a: b", url: "https://[::1]/x/v1", model: "007", workloads: ["12", "yes"], metrics_url: "", engine: sglang, labels: {on: "off", n: "1"}, ip_family: ipv6, histograms: classic}
   - {url: "http://h", arrival: poisson, interval: 2h, http_client_config: {basic_auth: {username: u, password_file: p}, tls_config: {ca_file: ca.pem, insecure_skip_verify: true, min_version: TLS12}, proxy_url: "http://proxy:1", no_proxy: x, http_headers: {X-A: {files: [f]}}}}
 slos:
   - {name: d, indicator: duration, threshold: 400ms, objective: 99.9, targets: ["h:80"], workloads: ["yes"]}

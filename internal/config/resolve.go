@@ -20,7 +20,9 @@ func (d *decoder) resolve(s *sections) *Config {
 	c := &Config{Global: *s.Global}
 	d.paceDoubts("global", c.Global)
 	c.Workloads = d.workloads(s.Workloads)
-	c.Targets = d.targets(s.Targets, c.Workloads)
+	seen := make(map[string]string) // names of targets and groups
+	c.Targets = d.targets(s.Targets, c.Workloads, seen)
+	c.Groups = d.groups(s.Groups, c.Workloads, seen)
 	d.unused(s, c)
 	c.SLOs = d.slos(s.SLOs, c)
 	return c
@@ -98,14 +100,13 @@ func (d *decoder) unique(seen map[string]string, name, key, hint string) {
 	seen[name] = key
 }
 
-// targets makes the effective targets, one for each that was written.
-func (d *decoder) targets(written []target, workloads []*Workload) []*Target {
-	if d.ok("targets") && len(written) == 0 {
+// targets makes the effective targets, one for each that was written, and remembers their names in seen.
+func (d *decoder) targets(written []target, workloads []*Workload, seen map[string]string) []*Target {
+	if d.ok("targets") && len(written) == 0 && d.at("target_groups") == nil {
 		d.doubt(d.at("targets"), "targets", "lists no target: nothing is probed")
 	}
 	var list []*Target
 	twins := make(map[string][]int) // indices of targets that may send the same requests
-	seen := make(map[string]string)
 	for i := range written {
 		key := itemKey("targets", i)
 		t := d.target(key, &written[i], workloads)
@@ -149,7 +150,7 @@ func sameRequests(a, b *Target) bool {
 func (d *decoder) target(key string, s *target, workloads []*Workload) *Target {
 	d.paceDoubts(key, s.Global)
 	t := &Target{
-		Name: s.Name, Host: s.Host, Model: s.Model, Warmup: s.Warmup, RelayInterval: s.RelayInterval,
+		Name: s.Name, Host: s.Host, Model: s.Model, Warmup: s.Warmup, RelayInterval: s.RelayInterval, Histograms: s.Histograms,
 		MetricsNamed: s.MetricsURL != nil, HealthNamed: s.HealthURL != nil,
 		Engine: s.Engine, Labels: s.Labels, IPFamily: s.IPFamily, HTTPClientConfig: s.Client,
 	}
@@ -292,13 +293,14 @@ func (d *decoder) references(key string, list []string, what string, known []str
 // unused points out workloads that no target runs.
 func (d *decoder) unused(s *sections, c *Config) {
 	used := make(map[string]bool)
-	for _, t := range c.Targets {
+	targets := c.covering()
+	for _, t := range targets {
 		for _, p := range t.Plans {
 			used[p.Workload.Name] = true
 		}
 	}
 	for i := range s.Workloads {
-		if w := c.Workloads[i]; len(c.Targets) > 0 && !used[w.Name] {
+		if w := c.Workloads[i]; len(targets) > 0 && !used[w.Name] {
 			key := itemKey("workloads", i)
 			d.doubt(d.at(key), key, "no target runs workload %q", clip(w.Name))
 		}

@@ -9,6 +9,12 @@ import (
 
 	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/discovery/dns"
+	"github.com/prometheus/prometheus/discovery/file"
+	"github.com/prometheus/prometheus/discovery/http"
+	"github.com/prometheus/prometheus/discovery/kubernetes"
+	"github.com/prometheus/prometheus/discovery/targetgroup"
+	"github.com/prometheus/prometheus/model/relabel"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -22,15 +28,20 @@ import (
 //	plan      "-": the daemon has it, a plan does not
 type (
 	sections struct {
-		Global    *Global    `yaml:"global" doc:"<global>"`
-		Workloads []Workload `yaml:"workloads" doc:"[<workload>, ...]" default:"one workload, chat-512-128"`
-		Targets   []target   `yaml:"targets" doc:"[<target>, ...]" required:"true"`
-		SLOs      []SLO      `yaml:"slos" doc:"[<slo>, ...]" default:"ttft 2s at 99, success at 99"`
+		Global    *Global       `yaml:"global" doc:"<global>"`
+		Workloads []Workload    `yaml:"workloads" doc:"[<workload>, ...]" default:"one workload, chat-512-128"`
+		Targets   []target      `yaml:"targets" doc:"[<target>, ...]" required:"true"`
+		Groups    []targetGroup `yaml:"target_groups,omitempty" doc:"[<target_group>, ...]"`
+		SLOs      []SLO         `yaml:"slos" doc:"[<slo>, ...]" default:"ttft 2s at 99, success at 99"`
 	}
 	// target is a [Target] as it is written.
 	target struct {
-		Name        string   `yaml:"name" kind:"name" default:"host:port of url" plan:"-"`
-		URL         string   `yaml:"url" kind:"url" required:"true"`
+		Name       string `yaml:"name" kind:"name" default:"host:port of url" plan:"-"`
+		URL        string `yaml:"url" kind:"url" required:"true"`
+		targetKeys `yaml:",inline"`
+	}
+	// targetKeys is all of a target but who it is.
+	targetKeys struct {
 		APIPath     string   `yaml:"api_path" kind:"path" default:"/v1, or what url ends in"`
 		Host        string   `yaml:"host,omitempty" kind:"host" default:"host of url"`
 		Model       string   `yaml:"model,omitempty" kind:"name" default:"the first that the server lists"`
@@ -44,6 +55,22 @@ type (
 		Labels      map[string]string           `yaml:"labels,omitempty" kind:"labels" plan:"-"`
 		IPFamily    string                      `yaml:"ip_family" kind:"ip_family"`
 		Client      promconfig.HTTPClientConfig `yaml:"http_client_config,omitempty" kind:"http_client_config"`
+	}
+	// targetGroup is a [TargetGroup] as it is written.
+	targetGroup struct {
+		Name       string `yaml:"name" kind:"name" required:"true"`
+		targetKeys `yaml:",inline"`
+		Limit      int `yaml:"target_limit" kind:"target_limit"`
+		sdSections `yaml:",inline"`
+		Relabel    []*relabel.Config `yaml:"relabel_configs,omitempty" kind:"relabel_configs"`
+	}
+	// sdSections are what finds the members of a group.
+	sdSections struct {
+		Static     []*targetgroup.Group   `yaml:"static_configs,omitempty" kind:"static_configs"`
+		File       []*file.SDConfig       `yaml:"file_sd_configs,omitempty" kind:"file_sd_configs"`
+		HTTP       []*http.SDConfig       `yaml:"http_sd_configs,omitempty" kind:"http_sd_configs"`
+		DNS        []*dns.SDConfig        `yaml:"dns_sd_configs,omitempty" kind:"dns_sd_configs"`
+		Kubernetes []*kubernetes.SDConfig `yaml:"kubernetes_sd_configs,omitempty" kind:"kubernetes_sd_configs"`
 	}
 	// planSections is an [Experiment] as it is written.
 	planSections struct {
@@ -60,8 +87,13 @@ func (s *sections) setDefaults(v *DefaultValues) { s.Global = &v.Global }
 
 func (w *Workload) setDefaults(v *DefaultValues) { *w = v.Workload }
 
-func (t *target) setDefaults(v *DefaultValues) {
+func (t *targetKeys) setDefaults(v *DefaultValues) {
 	t.Global, t.Engine, t.IPFamily = v.Global, v.Engine, v.IPFamily
+}
+
+func (g *targetGroup) setDefaults(v *DefaultValues) {
+	g.targetKeys.setDefaults(v)
+	g.Limit = v.TargetLimit
 }
 
 func (p *planSections) setDefaults(v *DefaultValues) {
@@ -172,7 +204,7 @@ func (s *schema) sections() []section {
 	if s.plan {
 		return []section{{"the top level", &planSections{}}, {"target", &target{}}, {"workload", &Workload{}}, {"levels", &ExperimentLevel{}}, client}
 	}
-	return []section{{"the top level", &sections{}}, {"global", &Global{}}, {"workloads", &Workload{}}, {"targets", &target{}}, {"slos", &SLO{}}, client}
+	return []section{{"the top level", &sections{}}, {"global", &Global{}}, {"workloads", &Workload{}}, {"targets", &target{}}, {"target_groups", &targetGroup{}}, {"slos", &SLO{}}, client}
 }
 
 // short writes a duration as Prometheus does.

@@ -23,7 +23,7 @@ func (d *decoder) slos(written []SLO, c *Config) []SLO {
 		}
 		return list
 	}
-	solid := !d.broken["global"] && !d.broken["workloads"] && !d.broken["targets"]
+	solid := !d.broken["global"] && !d.broken["workloads"] && !d.broken["targets"] && !d.broken["target_groups"]
 	seen := make(map[string]string)
 	for i, s := range written {
 		key := itemKey("slos", i)
@@ -41,8 +41,8 @@ func (d *decoder) slos(written []SLO, c *Config) []SLO {
 // slo reports what is wrong with the SLO that was written at key.
 func (d *decoder) slo(key string, s SLO, c *Config) {
 	d.threshold(key+".threshold", s)
-	if !d.bad["targets"] && d.ok(key+".targets") {
-		d.references(key+".targets", s.Targets, "target", targetNames(c.Targets))
+	if !d.bad["targets"] && !d.bad["target_groups"] && d.ok(key+".targets") {
+		d.references(key+".targets", s.Targets, "target", targetNames(c.covering()))
 	}
 	if !d.bad["workloads"] {
 		d.references(key+".workloads", s.Workloads, "workload", workloadNames(c.Workloads))
@@ -81,12 +81,13 @@ func isGap(indicator string) bool { return indicator == "itl_p95" || indicator =
 func (d *decoder) judge(c *Config, s SLO, at *yaml.Node, key string) {
 	covered, mute, rare := 0, 0, 0
 	var muteCase, rareCase string
-	targets := make(map[string]bool, len(s.Targets))
+	named := make(map[string]bool, len(s.Targets))
 	for _, name := range s.Targets {
-		targets[name] = true
+		named[name] = true
 	}
-	for _, t := range c.Targets {
-		if len(targets) > 0 && !targets[t.Name] {
+	targets := c.covering()
+	for _, t := range targets {
+		if len(named) > 0 && !named[t.Name] {
 			continue
 		}
 		for _, p := range t.Plans {
@@ -106,7 +107,7 @@ func (d *decoder) judge(c *Config, s SLO, at *yaml.Node, key string) {
 		}
 	}
 	switch {
-	case covered == 0 && len(c.Targets) > 0 && at != nil:
+	case covered == 0 && len(targets) > 0 && at != nil:
 		d.problem(at, key, "covers no probe: none of its targets runs one of its workloads")
 	case mute > 0 && mute == covered && at != nil:
 		d.problem(at, key, "%s", muteCase)

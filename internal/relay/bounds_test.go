@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llm-prober/llm_prober/internal/histogram"
 )
 
 // stepsPerByte bounds the work on a page, whatever is on it. The dearest is a label that is compared with all before
@@ -465,7 +467,7 @@ func FuzzPage(f *testing.F) {
 					t.Errorf("%s: %s: %d series, sum %v", table.engine, family(f).spec().name, len(series), sum)
 				}
 				for _, s := range series {
-					constMetric(newMetrics(&Relay{}, nil).families[f], family(f).spec().kind, s)
+					constMetric(newMetrics(&Relay{}, nil, histogram.Both).families[f], family(f).spec().kind, s)
 				}
 			}
 		}

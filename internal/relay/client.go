@@ -17,8 +17,8 @@ import (
 	"github.com/llm-prober/llm_prober/internal/httpclient"
 )
 
-// client makes requests one at a time, and watches its connections for what net/http does not tell: connections
-// kept alive, HTTP/1.1, the environment's proxy ignored. vLLM closes a connection that has been idle for 5 s; a
+// client makes requests one at a time, and watches its connections for what net/http does not tell. Connections are
+// kept alive where the next request comes before the server would close them; HTTP/1.1, the environment's proxy ignored. vLLM closes a connection that has been idle for 5 s; a
 // request that meets the reset is sent again on a fresh connection by net/http, because it is a GET and nothing of an
 // answer had come.
 type client struct {
@@ -32,6 +32,9 @@ func newClient(cfg *Config) (*client, error) {
 	c := &client{}
 	c.headersDone()
 	options := []promconfig.HTTPClientOption{promconfig.WithHTTP2Disabled()}
+	if cfg.Interval >= idleTimeout { // the server would have closed it by the next request
+		options = append(options, promconfig.WithKeepAlivesDisabled())
+	}
 	if cfg.UserAgent != "" {
 		options = append(options, promconfig.WithUserAgent(cfg.UserAgent))
 	}

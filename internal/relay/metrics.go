@@ -85,7 +85,7 @@ type metrics struct {
 
 var _ prometheus.Collector = (*metrics)(nil)
 
-func newMetrics(r *Relay, labels prometheus.Labels) *metrics {
+func newMetrics(r *Relay, labels prometheus.Labels, kind histogram.Kind) *metrics {
 	desc := func(name, help string, variable ...string) *prometheus.Desc {
 		return prometheus.NewDesc("llm_server_"+name, help, variable, labels)
 	}
@@ -111,9 +111,9 @@ func newMetrics(r *Relay, labels prometheus.Labels) *metrics {
 			Help:        "Samples and label values of the server's own metrics that were not relayed: repeated, too long, not UTF-8, too many, not finite or out of range.",
 			ConstLabels: labels,
 		}),
-		runningSampled: prometheus.NewHistogram(histogram.Opts("llm_server_requests_running_sampled",
+		runningSampled: prometheus.NewHistogram(kind.Opts("llm_server_requests_running_sampled",
 			"llm_server_requests_running, summed over the engines, once a scrape: peaks between two scrapes of the exporter are kept.", labels, queueBounds())),
-		waitingSampled: prometheus.NewHistogram(histogram.Opts("llm_server_requests_waiting_sampled",
+		waitingSampled: prometheus.NewHistogram(kind.Opts("llm_server_requests_waiting_sampled",
 			"llm_server_requests_waiting, summed over the engines, once a scrape: peaks between two scrapes of the exporter are kept.", labels, queueBounds())),
 	}
 	for f := range families {

@@ -26,11 +26,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	promconfig "github.com/prometheus/common/config"
 
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/internal/scrub"
 )
 
-// DefaultInterval is the time between two samples of the server's metrics page.
-const DefaultInterval = time.Second
+// DefaultInterval is the time between two samples of the server's metrics page. vLLM's API server, which has one core
+// for all its streams, takes some 6 ms for a page.
+const DefaultInterval = 5 * time.Second
+
+// idleTimeout is how long vLLM keeps a connection on which nothing is asked.
+const idleTimeout = 5 * time.Second
 
 // maxAge is how many intervals a value is shown after it was sampled.
 const maxAge = 3
@@ -39,7 +44,8 @@ const maxAge = 3
 type Config struct {
 	Registerer  prometheus.Registerer
 	ConstLabels prometheus.Labels // of every metric: target and the target's own labels
-	Logger      log.Logger        // nil: none
+	Histograms  histogram.Kind
+	Logger      log.Logger // nil: none
 
 	// URL is the root of the server; /health, the version and the API are asked below it.
 	URL *url.URL
@@ -185,7 +191,7 @@ func New(cfg Config) (*Relay, error) {
 		r.secrets.URL(u)
 	}
 	r.log = stateLog{logger: log.With(cfg.Logger, "component", "relay", "url", logURL(r.metricsURL))}
-	r.metrics = newMetrics(r, cfg.ConstLabels)
+	r.metrics = newMetrics(r, cfg.ConstLabels, cfg.Histograms)
 	return r, r.metrics.register(cfg.Registerer)
 }
 

@@ -109,6 +109,7 @@ func start(t *testing.T, handler http.HandlerFunc, change func(*Config)) *world 
 		ConstLabels: prometheus.Labels{"target": "t"},
 		Logger:      log.NewLogfmtLogger(log.NewSyncWriter(w.logs)),
 		URL:         parseURL(t, "http://vllm:8000"),
+		Interval:    time.Second,
 		Dial:        w.net.dial,
 		OnRestart:   func() { w.restarts.Add(1) },
 	}

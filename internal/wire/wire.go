@@ -8,6 +8,7 @@ import (
 
 	"github.com/llm-prober/llm_prober/collector"
 	"github.com/llm-prober/llm_prober/internal/config"
+	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/internal/relay"
 	"github.com/llm-prober/llm_prober/prober"
 )
@@ -36,7 +37,7 @@ func Target(t config.Target) prober.Target {
 // Relay is a target as the relay takes it: its addresses and how it is reached. The error is about an address.
 func Relay(t config.Target, dial prober.DialFunc) (relay.Config, error) {
 	c := relay.Config{
-		URL: t.URL, APIPath: t.APIPath, Host: t.Host, Engine: relay.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval,
+		URL: t.URL, APIPath: t.APIPath, Host: t.Host, Engine: relay.Engine(t.Engine), Model: t.Model, Interval: t.RelayInterval, Histograms: histogram.Kind(t.Histograms),
 		HTTP: t.HTTPClientConfig, Dial: prober.IPFamily(t.IPFamily).Dial(dial),
 	}
 	var err error // what nobody named, the relay asks for only where it knows the engine
@@ -68,7 +69,7 @@ func SLOs(all []config.SLO, t config.Target) []collector.SLO {
 	for _, s := range all {
 		var covered []string
 		for _, plan := range t.Plans {
-			if s.Covers(t.Name, plan.Workload.Name) {
+			if s.Covers(&t, plan.Workload.Name) {
 				covered = append(covered, plan.Workload.Name)
 			}
 		}

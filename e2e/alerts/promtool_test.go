@@ -47,6 +47,9 @@ func TestEveryAlertIsRendered(t *testing.T) {
 		if long := r.Labels["long"]; long != "" {
 			rendered = `long: ` + long + `, short: ` + r.Labels["short"] + `, job(?s:.{1,900})` + rendered
 		}
+		if scope := r.Labels["scope"]; scope != "" {
+			rendered = `scope: ` + scope + `, job(?s:.{1,900})` + rendered
+		}
 		if latency := r.Labels["latency"]; latency != "" {
 			rendered = `latency: ` + latency + `, job(?s:.{1,900})` + rendered
 		}

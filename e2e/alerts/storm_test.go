@@ -89,16 +89,16 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// startStorm runs the daemon with all targets at one server, Prometheus and Alertmanager, at production's intervals.
+// startStorm runs the daemon with all targets at one simulated server, Prometheus and Alertmanager, at production's intervals.
 func startStorm(t *testing.T, sim *vllmsim.Server, receiver http.Handler) {
 	t.Helper()
-	server := httptest.NewServer(sim.Handler())
-	t.Cleanup(server.Close)
 	webhook := httptest.NewServer(receiver)
 	t.Cleanup(webhook.Close)
 	var config strings.Builder
 	config.WriteString("global: {interval: 15s, warmup: 0, timeout: 60s}\nworkloads:\n  - {name: chat, prompt_tokens: 64, output_tokens: 4}\ntargets:\n")
 	for i := range stormTargets {
+		server := httptest.NewServer(sim.Handler()) // each its own address, or they are one target
+		t.Cleanup(server.Close)
 		fmt.Fprintf(&config, "  - {name: t%d, url: %s, model: m, metrics_url: \"\", health_url: \"\", labels: {group: g%d}}\n", i, server.URL, i%8)
 	}
 	folder, prober, manager := t.TempDir(), programs.FreeAddress(t), programs.FreeAddress(t)
@@ -111,4 +111,7 @@ func startStorm(t *testing.T, sim *vllmsim.Server, receiver http.Handler) {
 	stack := strings.ReplaceAll(livePrometheus, "scrape_interval: 1s, evaluation_interval: 1s", "scrape_interval: 15s, evaluation_interval: 15s")
 	programs.Prometheus(t, folder, fmt.Sprintf(stack, manager, prober))
 	programs.Until(t, time.Minute, "Alertmanager", programs.Answers("http://"+manager+"/-/ready"))
+	programs.Until(t, time.Minute, "the prober", func() bool {
+		return strings.Contains(get("http://"+prober+"/metrics"), "llm_probe_last_success_timestamp_seconds{")
+	})
 }

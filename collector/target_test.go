@@ -296,7 +296,7 @@ func completeTarget() *Target {
 		SLO{Name: "fast", Indicator: IndicatorTTFT, Threshold: time.Second, Objective: 0.99},
 		SLO{Name: "works", Indicator: IndicatorSuccess, Objective: 0.995})
 	target.Ended(answer(w, func(r *prober.Result) {
-		r.CertExpiry = epoch().Add(720 * time.Hour)
+		r.CertNotBefore, r.CertExpiry = epoch(), epoch().Add(720*time.Hour)
 		r.FirstAnswer = r.LastToken
 		r.Server = &prober.ServerTimings{Queue: time.Millisecond, Prefill: 90 * time.Millisecond}
 	}))

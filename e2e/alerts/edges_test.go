@@ -140,7 +140,7 @@ func TestNoPageAboutTheBudgetOfAnOutage(t *testing.T) {
 			t.Errorf("%s looks back for new servers by %v, but remembers %v", r.row(), reach, short)
 		}
 	}
-	if rows != 2 {
+	if rows != 3 {
 		t.Errorf("%d rows page", rows)
 	}
 }

@@ -110,8 +110,8 @@ func DroppableFields() []string {
 func ReservedLabels() []string {
 	return []string{
 		"job", "instance", // attached by Prometheus
-		"pod",                                                                                            // the prober's own, which the rules drop
-		"alertname", "alertstate", "severity", "scope", "class", "burn_rate", "long", "short", "latency", // of alerts
+		"pod",                                                                                   // the prober's own, which the rules drop
+		"alertname", "alertstate", "severity", "scope", "burn_rate", "long", "short", "latency", // of alerts
 		"target", "workload", "reason", "slo", "indicator", "engine", "model_name", "source", "metric",
 		"le", "quantile", // of histograms and summaries
 		"api", "prompt_tokens", "output_tokens", "model", // of llm_probe_workload_info

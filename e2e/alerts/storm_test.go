@@ -18,7 +18,7 @@ import (
 
 var stormLength = flag.Duration("storm", 4*time.Minute, "how long the storm is watched")
 
-// stormTargets is how many targets fail at once; an eighth of them is in each of eight groups.
+// stormTargets is how many targets fail at once, in eight groups.
 const stormTargets = 100
 
 // pager counts the messages to the pager, by what is in them.

@@ -12,11 +12,13 @@ import (
 // inFlight holds the probes of one workload that have started and not ended, and the verdicts on them. Warm-up
 // probes are among them: a server may hang in its warm-up too.
 type inFlight struct {
-	count, oldest, silence *prometheus.Desc
+	count, oldest, silence, unanswered *prometheus.Desc
 
-	mu      sync.Mutex // protects all that follows, and every flight
-	slos    *sloMetrics
-	flights map[*prober.Probe]*flight
+	mu       sync.Mutex // protects all that follows, and every flight
+	slos     *sloMetrics
+	flights  map[*prober.Probe]*flight
+	answered time.Time // the last token event of any probe
+	lost     time.Time // since when the first of the probes waited that have failed without one since; zero: none has
 }
 
 // flight is a probe on its way.
@@ -37,11 +39,12 @@ type flight struct {
 
 func newInFlight(set *metricSet, slos *sloMetrics) *inFlight {
 	l := &inFlight{
-		count:   set.desc("llm_probe_in_flight", "Probes that have started and not ended, warm-up included."),
-		oldest:  set.desc("llm_probe_oldest_in_flight_seconds", "Age of the oldest probe in flight; 0 if there is none."),
-		silence: set.desc("llm_probe_silence_seconds", "How long the probe in flight that waits longest has been waiting for its next token; 0 if there is none."),
-		slos:    slos,
-		flights: make(map[*prober.Probe]*flight),
+		count:      set.desc("llm_probe_in_flight", "Probes that have started and not ended, warm-up included."),
+		oldest:     set.desc("llm_probe_oldest_in_flight_seconds", "Age of the oldest probe in flight; 0 if there is none."),
+		silence:    set.desc("llm_probe_silence_seconds", "How long the probe in flight that waits longest has been waiting for its next token; 0 if there is none."),
+		unanswered: set.desc("llm_probe_unanswered_seconds", "How long no probe has got a token: since the first wait that none has come after; 0 if no probe waits or has failed since the last one."),
+		slos:       slos,
+		flights:    make(map[*prober.Probe]*flight),
 	}
 	set.add(l)
 	return l
@@ -52,26 +55,38 @@ func (l *inFlight) Describe(ch chan<- *prometheus.Desc) {
 	ch <- l.count
 	ch <- l.oldest
 	ch <- l.silence
+	ch <- l.unanswered
 }
 
 // Collect implements [prometheus.Collector]. Ages are those of this moment, so that a hang shows at the next
 // scrape although nothing happens.
 func (l *inFlight) Collect(ch chan<- prometheus.Metric) {
-	count, oldest, silence := l.ages(time.Now())
+	count, oldest, silence, unanswered := l.ages(time.Now())
 	ch <- prometheus.MustNewConstMetric(l.count, prometheus.GaugeValue, float64(count))
 	ch <- prometheus.MustNewConstMetric(l.oldest, prometheus.GaugeValue, oldest.Seconds())
 	ch <- prometheus.MustNewConstMetric(l.silence, prometheus.GaugeValue, silence.Seconds())
+	ch <- prometheus.MustNewConstMetric(l.unanswered, prometheus.GaugeValue, unanswered.Seconds())
 }
 
-func (l *inFlight) ages(now time.Time) (count int, oldest, silence time.Duration) {
+func (l *inFlight) ages(now time.Time) (count int, oldest, silence, unanswered time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, f := range l.flights {
-		oldest = max(oldest, now.Sub(f.probe.Started))
-		silence = max(silence, now.Sub(f.last))
+	if !l.lost.IsZero() {
+		unanswered = now.Sub(l.lost)
 	}
-	return len(l.flights), oldest, silence
+	for _, f := range l.flights {
+		wait := now.Sub(f.last)
+		oldest = max(oldest, now.Sub(f.probe.Started))
+		silence = max(silence, wait)
+		if !f.overtaken(l.answered) {
+			unanswered = max(unanswered, wait)
+		}
+	}
+	return len(l.flights), oldest, silence, unanswered
 }
+
+// overtaken tells whether a probe got a token since this one waits.
+func (f *flight) overtaken(answered time.Time) bool { return f.last.Before(answered) }
 
 func (l *inFlight) setSLOs(slos []SLO) {
 	l.mu.Lock()
@@ -112,6 +127,9 @@ func (l *inFlight) token(p *prober.Probe, at time.Time, early time.Duration) {
 	if f := l.flights[p]; f != nil {
 		f.expire(at.Add(-early))
 		f.token(at, early)
+		if at.After(l.answered) {
+			l.answered, l.lost = at, time.Time{}
+		}
 		l.arm(f)
 	}
 }
@@ -126,6 +144,9 @@ func (l *inFlight) ended(r *prober.Result) {
 	delete(l.flights, r.Probe)
 	if f.timer != nil {
 		f.timer.Stop()
+	}
+	if !r.OK() && !r.Abandoned && r.Reason != prober.ReasonInternal && !f.overtaken(l.answered) && (l.lost.IsZero() || f.last.Before(l.lost)) {
+		l.lost = f.last
 	}
 	for _, v := range f.verdicts {
 		v.end(r)

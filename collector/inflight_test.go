@@ -10,6 +10,12 @@ import (
 	"github.com/llm-prober/llm_prober/prober"
 )
 
+// unanswered is how long no probe has got a token.
+func unanswered(t *testing.T, target *Target) float64 {
+	t.Helper()
+	return short(t, target)["llm_probe_unanswered_seconds"]
+}
+
 func ages(t *testing.T, target *Target) [3]float64 {
 	t.Helper()
 	all := short(t, target)
@@ -96,6 +102,64 @@ func TestOldestAndMostSilentDiffer(t *testing.T) {
 			t.Errorf("without the old one (-want +got):\n%s", d)
 		}
 		good(silent)
+	})
+}
+
+// A hang grows until a token comes, whatever becomes of the probes meanwhile. A probe that is lost alone does not count
+// once a later one got a token.
+func TestUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := chat(128)
+		target := chatTarget(w)
+		holds := func(what string, want float64) {
+			t.Helper()
+			if got := unanswered(t, target); got != want {
+				t.Errorf("%s: %v s without an answer, want %v", what, got, want)
+			}
+		}
+		holds("no probe yet", 0)
+		lost := begin(target, w, false)
+		lost.until(15 * sec)
+		holds("one waits", 15)
+		other := begin(target, w, false)
+		lost.until(16 * sec)
+		token(other)
+		lost.until(17 * sec)
+		holds("a later one got a token", 1)
+		good(other)
+		holds("only the one that is lost is left", 0)
+		lost.until(60 * sec)
+		fail(prober.ReasonTimeout)(lost)
+		holds("it failed, and was overtaken", 0)
+
+		first := begin(target, w, false)
+		first.until(60 * sec)
+		fail(prober.ReasonTimeout)(first)
+		time.Sleep(240 * sec)
+		holds("nothing is in flight, but the last one got nothing", 300)
+		refused := begin(target, w, false)
+		fail(prober.ReasonConnect)(refused)
+		holds("a refusal is no token", 300)
+		warm := begin(target, w, true)
+		warm.until(20 * sec)
+		holds("a warm-up probe waits", 320)
+		abandon(warm)
+		back := begin(target, w, false)
+		token(back)
+		holds("a token came", 0)
+		back.until(5 * sec)
+		fail(prober.ReasonStalled)(back)
+		time.Sleep(5 * sec)
+		holds("a stall counts from the last token", 10)
+		token(begin(target, w, false))
+		ours := begin(target, w, false)
+		fail(prober.ReasonInternal)(ours)
+		time.Sleep(5 * sec)
+		holds("a fault of the prober is no silence; the other probe is in mid stream", 5)
+		abandoned := begin(target, w, false)
+		token(abandoned)
+		abandon(abandoned)
+		holds("an abandoned probe is nobody's fault", 0)
 	})
 }
 

@@ -26,6 +26,7 @@ type probeMetrics struct {
 	up                  *prometheus.GaugeVec // absent until a probe has ended
 	lastSuccess         *prometheus.GaugeVec // absent until a probe has succeeded
 	certExpiry          *prometheus.GaugeVec // absent until there was a certificate
+	certNotBefore       *prometheus.GaugeVec
 	info                *workloadInfo
 
 	withheld                       *prometheus.CounterVec
@@ -52,6 +53,7 @@ func newProbeMetrics(set *metricSet, cfg WorkloadConfig) *probeMetrics {
 		up:                  set.gauges("llm_probe_up", "Whether the last ended probe succeeded. Do not alert on it: it stays 1 in a hang."),
 		lastSuccess:         set.gauges("llm_probe_last_success_timestamp_seconds", "When the last successful probe ended."),
 		certExpiry:          set.gauges("llm_probe_tls_certificate_expiry_timestamp_seconds", "When the first certificate of the server's verified chain expires."),
+		certNotBefore:       set.gauges("llm_probe_tls_certificate_not_before_timestamp_seconds", "Since when the certificate that expires first is valid."),
 		info:                newWorkloadInfo(set, cfg),
 
 		connect:    set.histogram("llm_probe_connect_duration_seconds", "Time that DNS, TCP and TLS of a new connection took.", connectBounds()),
@@ -165,6 +167,7 @@ func (m *probeMetrics) state(r *prober.Result) {
 	m.info.seen(r.Model)
 	if !r.CertExpiry.IsZero() {
 		m.certExpiry.WithLabelValues().Set(unixSeconds(r.CertExpiry))
+		m.certNotBefore.WithLabelValues().Set(unixSeconds(r.CertNotBefore))
 	}
 	if r.CachedTokens >= 0 {
 		m.cachedTokens.WithLabelValues()

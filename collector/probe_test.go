@@ -206,9 +206,13 @@ func TestResultBecomesSamples(t *testing.T) {
 			want: with(map[string]float64{`suspect_total{reason="short_output"}`: 1, `suspect_total{reason="no_done"}`: 1}),
 		},
 		{
-			name:   "a certificate",
-			change: func(r *prober.Result) { r.CertExpiry = time.Unix(1_900_000_000, 0) },
-			want:   with(map[string]float64{"tls_certificate_expiry_timestamp_seconds": 1_900_000_000}),
+			name: "a certificate",
+			change: func(r *prober.Result) {
+				r.CertNotBefore, r.CertExpiry = time.Unix(1_800_000_000, 0), time.Unix(1_900_000_000, 0)
+			},
+			want: with(map[string]float64{
+				"tls_certificate_not_before_timestamp_seconds": 1_800_000_000, "tls_certificate_expiry_timestamp_seconds": 1_900_000_000,
+			}),
 		},
 		{
 			name:   "refused: in no latency histogram",

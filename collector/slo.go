@@ -63,7 +63,7 @@ type slo struct {
 func newSLOMetrics(set *metricSet) *sloMetrics {
 	return &sloMetrics{
 		objective: set.gauges("llm_probe_slo_objective_ratio", "Share of events that the SLO wants to be good.", "slo"),
-		threshold: set.gauges("llm_probe_slo_threshold_seconds", "Threshold above which an event of the SLO is bad.", "slo"),
+		threshold: set.gauges("llm_probe_slo_threshold_seconds", "Threshold above which an event of the SLO is bad.", "slo", "indicator"),
 		bad:       set.counters("llm_probe_slo_bad_events_total", "Probes that the SLO judged to be bad.", "slo"),
 		events:    set.counters("llm_probe_slo_events_total", "Probes that the SLO has judged.", "slo"),
 		unjudged:  set.counters("llm_probe_slo_unjudged_total", "Probes that the SLO could not judge, because the prober read too late to know on which side of the threshold they were.", "slo"),
@@ -94,13 +94,13 @@ func (s *slo) sameEvents(t SLO) bool {
 func (m *sloMetrics) describe(s SLO) {
 	m.objective.WithLabelValues(s.Name).Set(s.Objective)
 	if s.Indicator != IndicatorSuccess {
-		m.threshold.WithLabelValues(s.Name).Set(s.Threshold.Seconds())
+		m.threshold.WithLabelValues(s.Name, string(s.Indicator)).Set(s.Threshold.Seconds())
 	}
 }
 
 func (m *sloMetrics) remove(name string) {
 	m.objective.DeleteLabelValues(name)
-	m.threshold.DeleteLabelValues(name)
+	m.threshold.DeletePartialMatch(prometheus.Labels{"slo": name})
 	m.bad.DeleteLabelValues(name)
 	m.events.DeleteLabelValues(name)
 	m.unjudged.DeleteLabelValues(name)

@@ -337,7 +337,13 @@ func TestSetSLOs(t *testing.T) {
 		f(&s)
 		return []SLO{s}
 	}
-	const objective, threshold = `llm_probe_slo_objective_ratio{slo="fast"}`, `llm_probe_slo_threshold_seconds{slo="fast"}`
+	const objective = `llm_probe_slo_objective_ratio{slo="fast"}`
+	threshold := func(all map[string]float64) (sum float64) { // one at most: that of another indicator vanishes
+		for _, indicator := range []Indicator{IndicatorTTFT, IndicatorDuration} {
+			sum += all[fmt.Sprintf(`llm_probe_slo_threshold_seconds{indicator=%q,slo="fast"}`, indicator)]
+		}
+		return sum
+	}
 	tests := []struct {
 		name                         string
 		next                         []SLO
@@ -371,8 +377,8 @@ func TestSetSLOs(t *testing.T) {
 				if got := counted(t, target, "fast"); got != tt.want {
 					t.Errorf("after the reload: %s, want %s", got, tt.want)
 				}
-				if all[objective] != tt.wantObjective || all[threshold] != tt.wantThreshold {
-					t.Errorf("objective %v and threshold %v, want %v and %v", all[objective], all[threshold], tt.wantObjective, tt.wantThreshold)
+				if all[objective] != tt.wantObjective || threshold(all) != tt.wantThreshold {
+					t.Errorf("objective %v and threshold %v, want %v and %v", all[objective], threshold(all), tt.wantObjective, tt.wantThreshold)
 				}
 
 				// The probe in flight keeps the SLO it began with, also when that is gone.

@@ -112,13 +112,13 @@ func TestEverySeriesThatCountsStartsAtZero(t *testing.T) {
 		`llm_probe_workload_info{api="chat",model="",output_tokens="128",prompt_tokens="512"}`: 1,
 		`llm_probe_slo_objective_ratio{slo="fast"}`:                                            0.99,
 		`llm_probe_slo_objective_ratio{slo="works"}`:                                           0.995,
-		`llm_probe_slo_threshold_seconds{slo="fast"}`:                                          1,
+		`llm_probe_slo_threshold_seconds{indicator="ttft",slo="fast"}`:                         1,
 		`llm_probe_output_tokens_total{source="usage"}`:                                        0,
 		`llm_probe_output_tokens_total{source="chunks"}`:                                       0,
 	}
 	for _, name := range []string{
 		"requests_total", "missed_total", "warmup_requests_total", "consecutive_failures",
-		"in_flight", "oldest_in_flight_seconds", "silence_seconds", "prompt_tokens_total", "stream_events_total",
+		"in_flight", "oldest_in_flight_seconds", "silence_seconds", "unanswered_seconds", "prompt_tokens_total", "stream_events_total",
 	} {
 		want["llm_probe_"+name] = 0
 	}
@@ -298,7 +298,7 @@ func completeTarget(kind histogram.Kind) *Target {
 		{Name: "works", Indicator: IndicatorSuccess, Objective: 0.995},
 	}})
 	target.Ended(answer(w, func(r *prober.Result) {
-		r.CertExpiry = epoch().Add(720 * time.Hour)
+		r.CertNotBefore, r.CertExpiry = epoch(), epoch().Add(720*time.Hour)
 		r.FirstAnswer = r.LastToken
 		r.Server = &prober.ServerTimings{Queue: time.Millisecond, Prefill: 90 * time.Millisecond}
 	}))

@@ -132,13 +132,12 @@ const (
 const failuresOfOutage = 3
 
 // state is the state of each target as a number: the first of the conditions that holds, and 0 where none does.
-// How much silence is too much is told by the largest threshold that a user was promised, as in the alerts: at least
-// 10 s, and leaving out what is above 30 s, which can only be the threshold of a duration.
+// How much silence is too much is told by the largest TTFT that a user was promised, as in the alerts: at least 10 s.
 func state(of string) string {
 	failures := highest("llm_probe_consecutive_failures", of, byTarget)
 	silence := highest("llm_probe_silence_seconds", of, byTarget)
 	interval := highest("llm_probe_interval_seconds", of, byTarget)
-	patience := fmt.Sprintf("clamp_min(%s or %s * 0, 10)", "max by (target) (llm_probe_slo_threshold_seconds{"+of+"} <= 30)", interval)
+	patience := fmt.Sprintf("clamp_min(%s or %s * 0, 10)", "max by (target) (llm_probe_slo_threshold_seconds{"+of+ofTTFT+"})", interval)
 	return strings.Join([]string{
 		fmt.Sprintf("(%s >= %d) * 0 + %d", failures, failuresOfOutage, down),
 		fmt.Sprintf("(%s > %s) * 0 + %d", silence, patience, silent),
@@ -148,10 +147,10 @@ func state(of string) string {
 	}, "\nor\n")
 }
 
-// Which SLOs judge the TTFT or the gaps is told by their names alone: a threshold carries no other hint.
+// Thresholds of the SLOs that judge the TTFT or the gaps.
 const (
-	ofTTFT = `, slo=~"(?i).*ttft.*"`
-	ofITL  = `, slo=~"(?i).*itl.*"`
+	ofTTFT = `, indicator="ttft"`
+	ofITL  = `, indicator=~"itl_.+"`
 )
 
 // Nothing that needs more than six hours of samples is computed by a dashboard: at a refresh every 30 seconds that is

@@ -8,45 +8,52 @@ import (
 	"time"
 )
 
-// certExpiry is when a server's certificate stops to be accepted: the earliest end among the certificates of the
-// chain that was verified; of several chains the one that holds longest counts. Without verification it is that of
-// the chain as the server sent it. Zero: there is no TLS.
-func certExpiry(state *tls.ConnectionState) (best time.Time) {
+// decidingCert is the certificate that decides when a server's is no longer accepted: that with the earliest end in
+// the chain that was verified; of several chains the one that holds longest counts. Without verification it is of the
+// chain as the server sent it. Nil: there is no TLS.
+func decidingCert(state *tls.ConnectionState) (best *x509.Certificate) {
 	if state == nil {
-		return best
+		return nil
 	}
 	chains := state.VerifiedChains
 	if len(chains) == 0 {
 		chains = [][]*x509.Certificate{sentChain(state.PeerCertificates)}
 	}
 	for _, chain := range chains {
-		if at := earliestEnd(chain); at.After(best) {
-			best = at
+		if c := endsFirst(chain); c != nil && (best == nil || c.NotAfter.After(best.NotAfter)) {
+			best = c
 		}
 	}
 	return best
 }
 
-// expiredAt is when the certificate that failed a handshake ended. Zero: it did not fail for its age, and what is known
-// of the chain that was verified before stays.
-func expiredAt(err error) time.Time {
+// expiredCert is the certificate whose end failed a handshake. Nil: it did not fail for its age, and what is known of
+// the chain that was verified before stays.
+func expiredCert(err error) *x509.Certificate {
 	var failed *tls.CertificateVerificationError
 	if !errors.As(err, &failed) {
-		return time.Time{}
+		return nil
 	}
-	if at := earliestEnd(sentChain(failed.UnverifiedCertificates)); at.Before(time.Now()) {
-		return at
+	if c := endsFirst(sentChain(failed.UnverifiedCertificates)); c != nil && c.NotAfter.Before(time.Now()) {
+		return c
 	}
-	return time.Time{}
+	return nil
 }
 
-func earliestEnd(chain []*x509.Certificate) (at time.Time) {
+func endsFirst(chain []*x509.Certificate) (first *x509.Certificate) {
 	for _, c := range chain {
-		if at.IsZero() || c.NotAfter.Before(at) {
-			at = c.NotAfter
+		if first == nil || c.NotAfter.Before(first.NotAfter) {
+			first = c
 		}
 	}
-	return at
+	return first
+}
+
+// setCert keeps the lifetime of a certificate; none leaves it unknown.
+func (r *Result) setCert(c *x509.Certificate) {
+	if c != nil {
+		r.CertNotBefore, r.CertExpiry = c.NotBefore, c.NotAfter
+	}
 }
 
 // sentChain is the way from the server's own certificate, which comes first, to the last of its issuers that the

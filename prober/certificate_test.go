@@ -112,6 +112,9 @@ func TestCertificateExpiry(t *testing.T) {
 			if res.Reason != c.reason || !res.CertExpiry.Equal(want) {
 				t.Errorf("%s (%v), the chain ends %v, want %v", outcome(res), res.Err, res.CertExpiry, want)
 			}
+			if c.want != nil && !res.CertNotBefore.Equal(c.want.cert.NotBefore) {
+				t.Errorf("valid since %v, want %v", res.CertNotBefore, c.want.cert.NotBefore)
+			}
 		})
 	}
 }

@@ -105,9 +105,11 @@ type Result struct {
 	Suspect   Suspect
 
 	RemoteAddr string
-	Status     int    // HTTP status, 0 if none came
-	Body       string // start of an error body, scrubbed, at most 2 KiB of valid UTF-8
-	CertExpiry time.Time
+	Status     int       // HTTP status, 0 if none came
+	Body       string    // start of an error body, scrubbed, at most 2 KiB of valid UTF-8
+	CertExpiry time.Time // zero without TLS
+	// CertNotBefore is since when the certificate that ends then is valid.
+	CertNotBefore time.Time
 
 	DialStart  time.Time // DNS, TCP and TLS begin
 	Connected  time.Time // the connection is ready to be written to

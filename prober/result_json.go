@@ -31,17 +31,18 @@ type ResultJSON struct {
 	RemoteAddr string   `json:"remote_address,omitempty"`
 	Model      string   `json:"model,omitempty"`
 
-	Scheduled   time.Time `json:"scheduled"`
-	Started     time.Time `json:"started"`
-	DialStart   time.Time `json:"dial_start,omitzero"`
-	Connected   time.Time `json:"connected,omitzero"`
-	Sent        time.Time `json:"sent,omitzero"`
-	Headers     time.Time `json:"headers,omitzero"`
-	FirstToken  time.Time `json:"first_token,omitzero"`
-	FirstAnswer time.Time `json:"first_answer,omitzero"`
-	LastToken   time.Time `json:"last_token,omitzero"`
-	Ended       time.Time `json:"ended"`
-	CertExpiry  time.Time `json:"certificate_expiry,omitzero"`
+	Scheduled     time.Time `json:"scheduled"`
+	Started       time.Time `json:"started"`
+	DialStart     time.Time `json:"dial_start,omitzero"`
+	Connected     time.Time `json:"connected,omitzero"`
+	Sent          time.Time `json:"sent,omitzero"`
+	Headers       time.Time `json:"headers,omitzero"`
+	FirstToken    time.Time `json:"first_token,omitzero"`
+	FirstAnswer   time.Time `json:"first_answer,omitzero"`
+	LastToken     time.Time `json:"last_token,omitzero"`
+	Ended         time.Time `json:"ended"`
+	CertExpiry    time.Time `json:"certificate_expiry,omitzero"`
+	CertNotBefore time.Time `json:"certificate_not_before,omitzero"`
 
 	AnswerToken int       `json:"answer_token,omitempty"` // index of the event at first_answer
 	Gaps        []float64 `json:"gaps_seconds,omitempty"`
@@ -108,7 +109,7 @@ func (r *Result) JSON() ResultJSON {
 		Suspect: r.Suspect.Names(), Status: r.Status, Body: r.Body, RemoteAddr: r.RemoteAddr, Model: r.Model,
 		Scheduled: whole(at.Scheduled), Started: whole(at.Started), DialStart: whole(at.DialStart), Connected: whole(at.Connected),
 		Sent: whole(at.Sent), Headers: whole(at.Headers), FirstToken: whole(at.FirstToken), FirstAnswer: whole(at.FirstAnswer),
-		LastToken: whole(at.LastToken), Ended: whole(at.Ended), CertExpiry: whole(r.CertExpiry.UTC()),
+		LastToken: whole(at.LastToken), Ended: whole(at.Ended), CertExpiry: whole(r.CertExpiry.UTC()), CertNotBefore: whole(r.CertNotBefore.UTC()),
 		AnswerToken: r.AnswerToken, SentLate: inSeconds(r.SentLate), ReadDelay: secondsIf(r.ReadDelay, r.KernelStamps),
 		StartDelay: inSeconds(r.StartDelay()), Connect: secondsIf(r.ConnectTime()),
 		TTFT: secondsIfSound(r.TTFT()), TTFA: secondsIfSound(r.TTFA()), TPOT: secondsIfSound(r.TPOT()), Duration: secondsIfSound(r.Duration()),
@@ -153,7 +154,7 @@ func (j *ResultJSON) Result() (*Result, error) {
 			Warmup: j.Warmup, Scheduled: j.Scheduled, Started: j.Started,
 		},
 		Reason: Reason(scrub.Text(string(j.Reason), maxFinish)), Abandoned: j.Abandoned, Status: j.Status, Body: scrub.Text(j.Body, maxBody),
-		RemoteAddr: scrub.Text(j.RemoteAddr, maxBody), Model: scrub.Text(j.Model, maxBody), CertExpiry: j.CertExpiry,
+		RemoteAddr: scrub.Text(j.RemoteAddr, maxBody), Model: scrub.Text(j.Model, maxBody), CertExpiry: j.CertExpiry, CertNotBefore: j.CertNotBefore,
 		DialStart: j.DialStart, Connected: j.Connected, Sent: j.Sent, Headers: j.Headers, FirstToken: j.FirstToken,
 		FirstAnswer: j.FirstAnswer, AnswerToken: j.AnswerToken, LastToken: j.LastToken, Ended: j.Ended,
 		FirstTokens: j.FirstTokens, SentLate: duration(j.SentLate), KernelStamps: j.ReadDelay != nil, ReadDelay: duration(orZero(j.ReadDelay)),

@@ -26,7 +26,7 @@ func storedResult() *Result {
 		Probe: &Probe{
 			Target: "t", Workload: &Workload{Name: "w"}, RequestID: "probe-A", Warmup: true, Scheduled: at(0), Started: at(1),
 		},
-		Suspect: SuspectCachedPrompt | SuspectFinishReason, RemoteAddr: "10.0.0.1:443", Status: 200, CertExpiry: at(1e9),
+		Suspect: SuspectCachedPrompt | SuspectFinishReason, RemoteAddr: "10.0.0.1:443", Status: 200, CertExpiry: at(1e9), CertNotBefore: at(0),
 		DialStart: at(2), Connected: at(3), Sent: at(4), Headers: at(5), FirstToken: at(50), FirstAnswer: at(60), AnswerToken: 1,
 		LastToken: at(80.001), Ended: at(90), Gaps: []time.Duration{10 * time.Millisecond, 20001 * time.Microsecond}, FirstTokens: 2,
 		ReadDelay: 30 * time.Microsecond, KernelStamps: true, Early: []time.Duration{0, 5 * time.Millisecond, 0}, SentLate: 40 * time.Microsecond,
@@ -78,7 +78,7 @@ func TestResultRoundTrip(t *testing.T) {
 func TestResultForm(t *testing.T) {
 	exact := storedResult()
 	exact.Early, exact.SentLate, exact.Server, exact.KernelStamps = []time.Duration{0, 400, 0}, 300, nil, false
-	exact.Warmup, exact.Suspect, exact.CertExpiry, exact.FirstAnswer, exact.AnswerToken = false, 0, time.Time{}, time.Time{}, 0
+	exact.Warmup, exact.Suspect, exact.CertExpiry, exact.CertNotBefore, exact.FirstAnswer, exact.AnswerToken = false, 0, time.Time{}, time.Time{}, time.Time{}, 0
 	for _, c := range []struct {
 		name   string
 		result *Result

@@ -339,9 +339,7 @@ func (r *Runner) probe(ctx context.Context, l *workloadLoop, d prepared, due tim
 	defer cancel()
 	err := r.client.secrets.Error(r.attempt(ctx, l, d, res)) // whoever made it, nothing in it is shown as it came
 	res.Ended = time.Now()
-	if at := expiredAt(err); !at.IsZero() {
-		res.CertExpiry = at
-	}
+	res.setCert(expiredCert(err))
 	var f *failure
 	var unfit *unfitError
 	switch {

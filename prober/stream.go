@@ -48,7 +48,7 @@ func (c *client) stream(ctx context.Context, r request, stall time.Duration, res
 		return failf(ReasonMalformed, "the server answered before it was asked")
 	}
 	res.Headers, res.Status = time.Now(), resp.StatusCode
-	res.CertExpiry = certExpiry(resp.TLS)
+	res.setCert(decidingCert(resp.TLS))
 	conn := x.slot.conn.Load()
 	s := &streaming{
 		res: res, obs: obs, conn: conn, sse: newSSEReader(&bodyReader{conn: conn, body: resp.Body}), answer: newAnswer(res, c.secrets.Hide, r.aliases),

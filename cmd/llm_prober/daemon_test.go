@@ -460,7 +460,7 @@ func TestBeforeTheFirstProbeEnds(t *testing.T) {
 				s.want(t, probes(counter, target), 0)
 			}
 			s.want(t, `llm_server_scrape_failures_total{reason="connect",target="`+target+`"}`, 0)
-			for _, result := range []string{"up", "last_success_timestamp_seconds", "tls_certificate_expiry_timestamp_seconds"} {
+			for _, result := range []string{"up", "last_success_timestamp_seconds", "tls_certificate_expiry_timestamp_seconds", "tls_certificate_not_before_timestamp_seconds"} {
 				s.want(t, probes(result, target), absent)
 			}
 			for _, relayed := range []string{"up", "healthy", "last_scrape_timestamp_seconds", "last_change_timestamp_seconds", "start_time_seconds"} {

@@ -111,7 +111,7 @@ func TestMonth(t *testing.T) {
 	}
 	records := recordExprs(t)
 	for _, r := range readRules(t, alertsFile) {
-		if r.Alert != "LLMErrorBudgetBurn" && r.Alert != "LLMServerOutage" {
+		if r.Alert != "LLMErrorBudgetBurn" && r.Alert != "LLMServerOutage" && r.Alert != "LLMServerPartialHang" {
 			continue
 		}
 		for target, fired := range firings(t, p, r, inline(r.Expr, records)) {
@@ -123,7 +123,7 @@ func TestMonth(t *testing.T) {
 		"normal-0.99":  {},
 		"normal-0.995": {"ErrorBudgetBurn3d": 6}, // 0.70 % of 0.5 % allowed: rightly, most of the month
 		"chance-only":  {},
-		"troubled":     {"ServerOutage": 1, "ErrorBudgetBurn1h": 2, "ErrorBudgetBurn1d": 1, "ErrorBudgetBurn3d": 1},
+		"troubled":     {"ServerOutage": 1, "ServerPartialHang": 1, "ErrorBudgetBurn1h": 2, "ErrorBudgetBurn1d": 1, "ErrorBudgetBurn3d": 1},
 	}
 	for name := range want {
 		if !maps.Equal(got[name], want[name]) {
@@ -176,6 +176,18 @@ func writeMonth(t *testing.T, path string, servers []*server) {
 			return n
 		}
 	})
+	family("llm_probe_last_success_timestamp_seconds", "gauge", "", "", constant(func(*server) float64 { return 0 }))
+	family("llm_probe_requests", "counter", "_total", "", func(*server) func(int) float64 { return func(i int) float64 { return float64(i) } })
+	// Every bad probe is lost, the worst for LLMServerPartialHang.
+	family("llm_probe_request_failures", "counter", "_total", `,reason="timeout"`, func(s *server) func(int) float64 {
+		n := 0.0
+		return func(i int) float64 {
+			if s.bad[i] {
+				n++
+			}
+			return n
+		}
+	})
 	fmt.Fprintln(w, "# EOF")
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
@@ -187,16 +199,23 @@ func recordExprs(t *testing.T) map[string]string {
 	exprs := map[string]string{}
 	for _, r := range readRules(t, recordsFile) {
 		exprs[r.Record] = r.Expr
+		if before, _, itself := strings.Cut(r.Expr, "last_over_time("+r.Record); itself {
+			exprs[r.Record] = strings.TrimSuffix(strings.TrimSpace(before), "or") // its own past, which there is none of here
+		}
 	}
 	return exprs
 }
 
-var recordName = regexp.MustCompile(`\btarget\w*:\w+:\w+`)
+var recordName = regexp.MustCompile(`\b(target\w*:\w+:\w+)( offset \w+)?`)
 
-// inline puts what a record is in the place of its name, so that an expression can be evaluated over the past.
+// inline puts what a record is in the place of its name, so that an expression can be evaluated over the past. An
+// offset is that of the ranges that the record reads.
 func inline(expr string, records map[string]string) string {
 	for recordName.MatchString(expr) {
-		expr = recordName.ReplaceAllStringFunc(expr, func(name string) string { return "(" + records[name] + ")" })
+		expr = recordName.ReplaceAllStringFunc(expr, func(match string) string {
+			parts := recordName.FindStringSubmatch(match)
+			return "(" + strings.ReplaceAll(records[parts[1]], "]", "]"+parts[2]) + ")"
+		})
 	}
 	return expr
 }

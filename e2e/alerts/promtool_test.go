@@ -79,6 +79,12 @@ func TestEveryAlertIsRendered(t *testing.T) {
 		if long := r.Labels["long"]; long != "" {
 			rendered = `long: ` + long + `, short: ` + r.Labels["short"] + `, job(?s:.{1,900})` + rendered
 		}
+		if r.Alert == "LLMServerCertificateExpiry" {
+			rendered = `severity: ` + r.Labels["severity"] + `, job(?s:.{1,500})` + rendered
+		}
+		if scope := r.Labels["scope"]; scope != "" {
+			rendered = `scope: ` + scope + `, job(?s:.{1,900})` + rendered
+		}
 		if latency := r.Labels["latency"]; latency != "" {
 			rendered = `latency: ` + latency + `, job(?s:.{1,900})` + rendered
 		}
@@ -92,7 +98,8 @@ func TestEveryAlertIsRendered(t *testing.T) {
 func TestMetricsExist(t *testing.T) {
 	// notInDemo are metrics that the demo cannot have.
 	notInDemo := map[string]string{
-		"llm_probe_tls_certificate_expiry_timestamp_seconds": "its server speaks plain HTTP",
+		"llm_probe_tls_certificate_expiry_timestamp_seconds":     "its server speaks plain HTTP",
+		"llm_probe_tls_certificate_not_before_timestamp_seconds": "its server speaks plain HTTP",
 	}
 	folder, address := t.TempDir(), programs.FreeAddress(t)
 	programs.Start(t, folder, programs.Prober(t, folder), "--demo", "--demo.address="+programs.FreeAddress(t), "--web.listen-address="+address)

@@ -33,7 +33,9 @@ type rule struct {
 }
 
 // row tells apart the rules of one alert.
-func (r rule) row() string { return r.Alert + r.Labels["long"] + r.Labels["latency"] }
+func (r rule) row() string {
+	return r.Alert + r.Labels["long"] + r.Labels["latency"] + r.Labels["scope"]
+}
 
 func readRules(t *testing.T, file string) []rule {
 	t.Helper()
@@ -91,7 +93,8 @@ func TestFormOfAlerts(t *testing.T) {
 			if got, want := r.Annotations["runbook_url"], runbookURL+r.Alert+".md"; got != want {
 				t.Errorf("runbook_url %s, want %s", got, want)
 			}
-			if strings.Contains(r.Expr, " by (") && !strings.Contains(r.Expr, "max by (job)") {
+			// What concerns a prober or many targets has no labels of theirs.
+			if by := regexp.MustCompile(` by \((?:cluster, )?job(?:, (?:group|instance))?\)`); strings.Contains(by.ReplaceAllString(r.Expr, ""), " by (") {
 				t.Errorf("aggregates by, so labels of targets are lost: %s", r.Expr)
 			}
 		})
@@ -137,7 +140,7 @@ func TestRunbooks(t *testing.T) {
 
 // TestNamesOfRecords holds that every record that is read is written, and follows level:metric:operations.
 func TestNamesOfRecords(t *testing.T) {
-	form := regexp.MustCompile(`^target(_workload(_slo)?)?:llm_\w+:\w+$`)
+	form := regexp.MustCompile(`^target(_workload(_slo)?)?(_instance)?:llm_\w+:\w+$`)
 	records := map[string]bool{}
 	for _, r := range readRules(t, recordsFile) {
 		if !form.MatchString(r.Record) {

@@ -111,11 +111,14 @@ func DroppableFields() []string {
 }
 
 // ReservedLabels returns the label names that a target may not set, because a metric of the same registry
-// has them already or Prometheus attaches them. Names that begin with two underscores are reserved too.
+// has them already, Prometheus attaches them, or the alerts set or drop them. Names that begin with two
+// underscores are reserved too.
 func ReservedLabels() []string {
 	return []string{
 		"job", "instance", // attached by Prometheus
-		"target", "workload", "reason", "slo", "engine", "model_name", "source", "metric",
+		"pod",                                                                                   // the prober's own, which the rules drop
+		"alertname", "alertstate", "severity", "scope", "burn_rate", "long", "short", "latency", // of alerts
+		"target", "workload", "reason", "slo", "indicator", "engine", "model_name", "source", "metric",
 		"le", "quantile", // of histograms and summaries
 		"api", "prompt_tokens", "output_tokens", "model", // of llm_probe_workload_info
 		"engine_type", "version", "cache_dtype", "prefix_caching", "block_size", "kv_cache_tokens", // of llm_server_info

@@ -49,7 +49,7 @@ func storedRun() *Run {
 			}},
 			{Result: prober.Result{
 				Probe:  &prober.Probe{Target: "t", Workload: &prober.Workload{Name: "w"}, RequestID: "probe-A", Scheduled: at(1), Started: at(1.001)},
-				Status: 200, Suspect: prober.SuspectCachedPrompt, RemoteAddr: "10.0.0.1:8000", Model: "m", CertExpiry: at(1e6),
+				Status: 200, Suspect: prober.SuspectCachedPrompt, RemoteAddr: "10.0.0.1:8000", Model: "m", CertExpiry: at(1e6), CertNotBefore: at(1e5),
 				DialStart: at(1.001), Connected: at(1.002), Sent: at(1.003), Headers: at(1.1), FirstToken: at(1.2), FirstAnswer: at(1.25), AnswerToken: 1, LastToken: at(1.3), Ended: at(1.4),
 				Gaps: []time.Duration{50 * time.Millisecond, 50001 * time.Microsecond}, Early: []time.Duration{2 * time.Millisecond, 0, 50 * time.Millisecond}, SentLate: 40 * time.Microsecond,
 				KernelStamps: true, ReadDelay: time.Millisecond, FirstTokens: 1, OutputTokens: 3, PromptTokens: 512, CachedTokens: 16, TokenSource: prober.FromUsage, FinishReason: "length",

@@ -91,7 +91,12 @@ func timing(d *classic) *classic {
 			title: "Success of the last probe", unit: units.Short, width: 12, height: 8,
 			what: "1 if the last probe that ended succeeded, for every workload of the target. Do not alert on it: it stays 1 in a hang.",
 			good: "1.",
-		}, query{expr: "min by (target) (llm_probe_up{" + ofWorkload + "})", legend: "{{target}}"}).Max(1))
+		}, query{expr: "min by (target) (llm_probe_up{" + ofWorkload + "})", legend: "{{target}}"}).Max(1)).
+		WithPanel(lines(about{
+			title: "Members of target groups", unit: units.Short, width: 24, height: 8,
+			what: "What service discovery has found for each group, by what became of it. Of several probers the one that sees most.",
+			good: "as many active ones as there are servers, and none that are invalid or over the limit: the log says why.",
+		}, query{expr: "max by (group, state) (llm_prober_discovered_targets{" + ofProber + "})", legend: "{{group}} · {{state}}"}))
 }
 
 func relay(d *classic) *classic {

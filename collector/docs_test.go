@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llm-prober/llm_prober/internal/discovery"
 	"github.com/llm-prober/llm_prober/internal/histogram"
 	"github.com/llm-prober/llm_prober/internal/metricdoc"
 	"github.com/llm-prober/llm_prober/prober"
@@ -29,7 +28,6 @@ func TestDocumentedMetrics(t *testing.T) {
 func metricsInCode(t *testing.T) map[string]metricdoc.Metric {
 	self := NewSelf()
 	self.Reloaded(true)
-	self.Registerer().MustRegister(discovery.NewCollector(func() []discovery.Group { return []discovery.Group{{Name: "a"}} }))
 	ts := NewTargets(only{self, "llm_prober_"})
 	ts.Set([]*Target{completeTarget(histogram.Both)})
 	families, err := ts.Gather()

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,6 +192,62 @@ func TestClientCertificateIsRefused(t *testing.T) {
 				t.Errorf("%s (%v), want %s that tells %q", outcome(res), res.Err, c.reason, c.tells)
 			}
 		})
+	}
+}
+
+// prometheus/common#598: a client certificate and an authority that are replaced while the program runs are used from
+// the next probe on, with and without a file of the authority; half a file fails probes until it is whole.
+func TestRotatedCertificates(t *testing.T) {
+	for _, named := range []bool{true, false} {
+		root, next := issue(t, "root", nil, time.Hour, true), issue(t, "next", nil, time.Hour, true)
+		var current atomic.Pointer[authority]
+		address := serveTCP(t, func(conn net.Conn) {
+			by := current.Load()
+			pool := x509.NewCertPool()
+			pool.AddCert(by.cert)
+			secure := tls.Server(conn, &tls.Config{
+				Certificates: []tls.Certificate{issue(t, "server", by, time.Hour, false).served()},
+				ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: pool,
+			})
+			defer secure.Close()
+			playing(defaultScript)(secure)
+		})
+		dir := t.TempDir()
+		file := func(name string) string { return filepath.Join(dir, name) }
+		install := func(by *authority, keyBytes int) {
+			client := issue(t, "client", by, time.Hour, false)
+			key := string(client.keyPEM(t))
+			for name, text := range map[string]string{"ca.pem": by.pem(), "cert.pem": client.pem(), "key.pem": key[:min(len(key), keyBytes)]} {
+				if err := os.WriteFile(file(name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		const whole = 1 << 20
+		install(root, whole)
+		current.Store(root)
+		g := newRig(t, nil, at("https", address, func(target *Target) {
+			target.HTTP.TLSConfig = promconfig.TLSConfig{CertFile: file("cert.pem"), KeyFile: file("key.pem"), InsecureSkipVerify: !named}
+			if named {
+				target.HTTP.TLSConfig.CAFile = file("ca.pem")
+			}
+		}))
+		for _, step := range []struct {
+			name   string
+			change func()
+			reason Reason
+		}{
+			{"as before", func() {}, ""},
+			{"the server is ahead", func() { current.Store(next) }, ReasonTLS},
+			{"half a key", func() { install(next, 40) }, ReasonTLS},
+			{"replaced", func() { install(next, whole) }, ""},
+			{"replaced again", func() { install(next, whole) }, ""},
+		} {
+			step.change()
+			if res := g.once(t); res.Reason != step.reason {
+				t.Errorf("authority in a file %v, %s: %s (%v), want reason %q", named, step.name, outcome(res), res.Err, step.reason)
+			}
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/llm-prober/llm_prober/internal/vllmsim"
 )
 
-var stormLength = flag.Duration("storm", 4*time.Minute, "how long the storm is watched")
+var stormLength = flag.Duration("storm", 150*time.Second, "how long the storm is watched; group_interval and the next messages need 10m")
 
 // stormTargets is how many targets fail at once, in eight groups.
 const stormTargets = 100

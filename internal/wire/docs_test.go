@@ -89,6 +89,35 @@ func number(text string, words []string) (n int) {
 	return n
 }
 
+// Every reason of a failure has one row, in the runbook of outages or in that of refusals; the rules count those of the
+// latter as refusals.
+func TestReasonsInRunbooks(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^\\| (`[a-z_`, ]+`) \\|")
+	reasons := func(runbook string) (list []string) {
+		for _, row := range rows.FindAllStringSubmatch(read(t, "docs/runbooks/"+runbook+".md"), -1) {
+			for reason := range strings.SplitSeq(row[1], ", ") {
+				list = append(list, strings.Trim(reason, "`"))
+			}
+		}
+		slices.Sort(list)
+		return list
+	}
+	refusals := reasons("LLMServerRefuses")
+	told := slices.Concat(reasons("LLMServerOutage"), refusals)
+	var want []string
+	for _, reason := range prober.Reasons() {
+		want = append(want, string(reason))
+	}
+	slices.Sort(told)
+	slices.Sort(want)
+	if d := cmp.Diff(want, told); d != "" {
+		t.Errorf("reasons in the runbooks (-code +runbooks):\n%s", d)
+	}
+	if rule := `reason=~"` + strings.Join(refusals, "|") + `"`; !strings.Contains(read(t, "alerts/llm_prober_records.yml"), rule) {
+		t.Errorf("alerts/llm_prober_records.yml lacks %s", rule)
+	}
+}
+
 func read(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", name))

@@ -74,7 +74,7 @@ type Target struct {
 	HealthURL     string        // empty: not asked
 	MetricsNamed  bool          // the file has metrics_url, whatever its value
 	HealthNamed   bool          // the file has health_url, whatever its value
-	Engine        string        // auto, vllm, sglang or llamacpp
+	Engine        string        // auto, or the name of one that the relay knows
 	Labels        map[string]string
 	IPFamily      string // any, ipv4 or ipv6
 	Histograms    string // both, classic or native

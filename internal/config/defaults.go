@@ -26,7 +26,7 @@ func Defaults() DefaultValues {
 			StallTimeout:  30 * time.Second,
 			Warmup:        5,
 			RelayInterval: 5 * time.Second,
-			Histograms:    histogram.Kinds()[0],
+			Histograms:    string(histogram.Both),
 		},
 		Workload: Workload{
 			API:            "chat",
@@ -53,10 +53,6 @@ func DefaultSLOs() []SLO {
 
 // defaultAPIPath is where OpenAI-compatible servers have their API.
 const defaultAPIPath = "/v1"
-
-// Engines returns the values of a target's engine: the servers whose metrics are relayed, after the word that leaves
-// finding out to the relay.
-func Engines() []string { return []string{"auto", "vllm", "sglang", "llamacpp"} }
 
 // Limits of values.
 const (

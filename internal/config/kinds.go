@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/llm-prober/llm_prober/internal/histogram"
+	"github.com/llm-prober/llm_prober/internal/relay"
 )
 
 // reader makes the value of node n of key. After a problem with key the value is not used.
@@ -68,7 +69,7 @@ func kinds() map[string]kind {
 		"url":                   kindOf("<url>", scalar).hidden(redactURL),
 		"path":                  kindOf("<path>", apiPath),
 		"host":                  kindOf("<string>", matching(name, hostHeader, "is not the name of a host, with or without a port")),
-		"engine":                kindOf("<engine>", enum(Engines()...)),
+		"engine":                kindOf("<engine>", enum(relay.Engines()...)),
 		"labels":                kindOf("<labels>", labels),
 		"histograms":            kindOf("<histograms>", enum(histogram.Kinds()...)),
 		"ip_family":             kindOf("<ip_family>", enum("any", "ipv4", "ipv6")),
@@ -136,7 +137,11 @@ var fileNames = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
 const fileNameRule = "becomes the name of a folder: at most 100 letters, digits, dots, dashes and underscores, not beginning with a dot or dash"
 
 // enum reads one of a few words.
-func enum(words ...string) reader[string] {
+func enum[S ~string](values ...S) reader[string] {
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = string(v)
+	}
 	return func(d *decoder, key string, n *yaml.Node) string {
 		s := scalar(d, key, n)
 		if !d.bad[key] && !slices.Contains(words, s) {

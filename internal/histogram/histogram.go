@@ -18,7 +18,7 @@ const (
 )
 
 // Kinds lists the kinds, the default first.
-func Kinds() []string { return []string{string(Both), string(Classic), string(Native)} }
+func Kinds() []Kind { return []Kind{Both, Classic, Native} }
 
 // Opts describes a histogram of the kind. Bounds are those of the classic buckets. Native buckets grow by at most 10 %
 // and are kept at 160; when they would be more, the histogram starts afresh, but at most once an hour.

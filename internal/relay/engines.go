@@ -65,7 +65,7 @@ type engineInfoSource struct {
 type engineTable struct {
 	engine  Engine
 	prefix  string // of its sample names, by which a page is recognised
-	ownedBy string // how it signs the models that /v1/models lists
+	ownedBy string // how it signs the models that /v1/models lists; empty: not by a name of its own
 	sources []engineSource
 	info    []engineInfoSource
 
@@ -200,7 +200,7 @@ func engineByName(engine Engine) *engineTable {
 // engineByOwner finds the table of the engine that signs its models so; nil if none does.
 func engineByOwner(ownedBy string) *engineTable {
 	for _, t := range engineTables() {
-		if t.ownedBy == ownedBy {
+		if t.ownedBy != "" && t.ownedBy == ownedBy {
 			return t
 		}
 	}

@@ -55,9 +55,8 @@ func TestStorm(t *testing.T) {
 		t.Skip("takes minutes")
 	}
 	for name, fault := range map[string]vllmsim.Fault{
-		"refused":     {Name: vllmsim.Crash, Value: "1h"},
-		"hang":        {Name: vllmsim.Hang},
-		"http_status": {Name: vllmsim.Status, Value: "503"},
+		"refused": {Name: vllmsim.Crash, Value: "1h"},
+		"hang":    {Name: vllmsim.Hang},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

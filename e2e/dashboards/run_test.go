@@ -62,6 +62,8 @@ workloads:
 targets:
   - {name: full, url: %s}
   - {name: plain, url: %s, http_client_config: {tls_config: {insecure_skip_verify: true}}}
+target_groups:
+  - {name: pods, static_configs: [{targets: ["127.0.0.1:1"]}], relabel_configs: [{source_labels: [__address__], action: drop}]}
 slos:
   - {name: ttft-fast, indicator: ttft, threshold: 1s, objective: 99}
   - {name: itl-smooth, indicator: itl_p95, threshold: 100ms, objective: 99}
